@@ -1,0 +1,5 @@
+//! thumbd: a like service. Redis answers at once, MySQL keeps the durable truth; no like is lost, doubled or miscounted.
+//!
+//! `ARCHITECTURE.md` has the code map and the invariants.
+
+pub mod domain;

@@ -1,0 +1,3 @@
+//! The `thumbd` program: parse, call, exit code.
+
+fn main() {}
