@@ -3,3 +3,4 @@
 //! `ARCHITECTURE.md` has the code map and the invariants.
 
 pub mod domain;
+pub mod limits;

@@ -1,0 +1,42 @@
+//! Every bound that is not a setting, in one place and with its reason. Bounds that an operator may want to move are in `config`.
+
+use std::time::Duration;
+
+/// Targets in one lookup: a page of a site shows at most about this many.
+pub const LOOKUP_TARGETS_MAX: usize = 200;
+/// Operations in one batch: a thousand take about 10 ms of Redis time, which the others have to wait.
+pub const BATCH_OPERATIONS_MAX: usize = 1000;
+
+/// How often an operation is told *moved* before the caller gets 503: one per window is normal, on-demand seals add some.
+pub const MOVED_RETRIES_MAX: usize = 5;
+/// How often an operation or a read loads what is cold before the caller gets 503 or `null`: a second round is rare, a third is a race lost twice.
+pub const COLD_ROUNDS_MAX: usize = 8;
+/// Longest total wait of a request for a recovering partition before it gets 503.
+pub const RECOVERING_WAIT_MAX: Duration = Duration::from_millis(500);
+
+/// Cold users or counts read by one MySQL query: enough to serve a burst in few round trips, few enough to plan well.
+pub const COLD_KEYS_PER_QUERY_MAX: usize = 16;
+/// MySQL queries for cold keys under way at once in a process.
+pub const COLD_QUERIES_MAX: usize = 4;
+
+/// Fields of one HSCAN page: about 1 ms of Redis time.
+pub const HSCAN_PAGE: usize = 1000;
+/// Keys per unpin or forget call: about 2 ms of Redis time.
+pub const UNPIN_KEYS_MAX: usize = 500;
+/// Keys per SCAN page.
+pub const SCAN_PAGE: usize = 1000;
+/// How often a slice is read again because HSCAN skipped fields, before the flush gives up until its next run.
+pub const SLICE_READS_MAX: usize = 3;
+
+/// Arms of one CASE: 250 were fastest, 5 000 cost 3.5 times as much per row.
+pub const CASE_ARMS_MAX: usize = 250;
+/// Rows of one multi-row INSERT into the staging table: 6 placeholders each, far below the protocol's 65 535.
+pub const STAGE_ROWS_MAX: usize = 512;
+/// How often a transaction begins again after a deadlock or lock wait timeout before the run fails.
+pub const TRANSACTION_TRIES_MAX: usize = 5;
+
+/// Share of lookups that also look at the remaining life of what they read, to renew it: every 16th.
+pub const RENEW_EVERY: u64 = 16;
+
+const _: () = assert!(STAGE_ROWS_MAX * 6 < 65_535);
+const _: () = assert!(CASE_ARMS_MAX * 3 + 1 < 65_535);
