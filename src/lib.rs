@@ -2,5 +2,6 @@
 //!
 //! `ARCHITECTURE.md` has the code map and the invariants.
 
+pub mod dev;
 pub mod domain;
 pub mod limits;
