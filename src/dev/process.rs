@@ -165,6 +165,10 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.stop();
+        if let Some(dir) = self.socket.parent().filter(|dir| *dir != self.place.root()) {
+            let _ = fs::remove_file(&self.socket);
+            let _ = fs::remove_dir(dir);
+        }
     }
 }
 

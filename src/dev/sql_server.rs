@@ -23,6 +23,7 @@ const INSTALLERS: [&str; 2] = ["mariadb-install-db", "mysql_install_db"];
 /// The client package only for `my_print_defaults`, which mariadb-install-db calls.
 const PACKAGES: &str = "mariadb-server-core mariadb-client-core";
 const GREETING_MAX: Duration = Duration::from_secs(1);
+const NO_DEFAULTS: &str = "--no-defaults";
 const INSTALL_LOG: &str = "install.log";
 
 /// How a private SQL server runs.
@@ -197,7 +198,7 @@ fn first_args(program: &Path) -> Vec<String> {
         .output()
         .is_ok_and(|output| output.stdout.trim_ascii() == b"0");
     let args = [
-        (!script).then_some("--no-defaults"),
+        (!script).then_some(NO_DEFAULTS),
         root.then_some("--user=root"),
     ];
     args.into_iter().flatten().map(String::from).collect()
@@ -213,9 +214,11 @@ fn install(place: &Place, program: &Path, first: &[String], mariadb: bool) -> Re
     let pid_file = place.pid_file(STALE_MAX)?;
     let _ = fs::remove_dir_all(&partial);
     let mut command = if mariadb {
+        // No --user: for its chown the script would have to quote our path, and a bootstrap may run as root without.
         let mut command = Command::new(installer(program)?);
+        let defaults = first.iter().filter(|arg| *arg == NO_DEFAULTS);
         command
-            .args(first)
+            .args(defaults)
             .args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
         command
     } else {
@@ -223,14 +226,10 @@ fn install(place: &Place, program: &Path, first: &[String], mariadb: bool) -> Re
         command.args(first).arg("--initialize-insecure");
         command
     };
+    command.arg(format!("--datadir={}", partial.display()));
     let log = place.log_create(INSTALL_LOG)?;
     let output = log.try_clone().map_err(DevError::io("share the log"))?;
-    let status = command
-        .arg(format!("--datadir={}", partial.display()))
-        .stdin(pid_file)
-        .stdout(output)
-        .stderr(log)
-        .status();
+    let status = command.stdin(pid_file).stdout(output).stderr(log).status();
     let status = status.map_err(DevError::io("install the system tables"))?;
     if !status.success() {
         return Err(DevError::Exited {

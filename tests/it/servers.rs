@@ -1,0 +1,107 @@
+//! The servers that all tests share, and what of them belongs to one test: a database and a key prefix of its own.
+//!
+//! A test that stops, kills or freezes a server starts one of its own, through `thumbd::dev`.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
+use thumbd::dev::{RedisOptions, RedisServer, SqlOptions, SqlServer};
+
+/// What one test works on.
+#[derive(Debug, Clone)]
+pub(crate) struct TestEnv {
+    pub(crate) redis_url: String,
+    /// An empty database.
+    pub(crate) database_url: String,
+    /// Its keys begin with this.
+    pub(crate) key_prefix: String,
+}
+
+/// A fresh database and key prefix on the shared servers, which start with the first test that asks.
+pub(crate) async fn env() -> TestEnv {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let shared = shared();
+    let name = format!("t{}", COUNT.fetch_add(1, Ordering::Relaxed));
+    let mut connection = MySqlConnection::connect(&shared.sql.url())
+        .await
+        .expect("connect to the shared SQL server");
+    let create = format!("CREATE DATABASE {name} CHARACTER SET utf8mb4");
+    sqlx::raw_sql(AssertSqlSafe(create))
+        .execute(&mut connection)
+        .await
+        .expect("create a database");
+    TestEnv {
+        redis_url: shared.redis.url(),
+        database_url: shared.sql.database_url(&name),
+        key_prefix: name,
+    }
+}
+
+/// Options of a Redis that a test starts itself. `THUMBD_TEST_REDIS` chooses another program.
+pub(crate) fn redis_options(dir: impl Into<PathBuf>) -> RedisOptions {
+    RedisOptions {
+        program: env::var_os("THUMBD_TEST_REDIS").map(Into::into),
+        ..RedisOptions::new(dir)
+    }
+}
+
+/// Options of a SQL server that a test starts itself: it survives its own crash, not the machine's.
+/// `THUMBD_TEST_MYSQLD` chooses another program.
+pub(crate) fn sql_options(dir: impl Into<PathBuf>) -> SqlOptions {
+    SqlOptions {
+        program: env::var_os("THUMBD_TEST_MYSQLD").map(Into::into),
+        flush_log_at_commit: 2,
+        buffer_pool_mb: 64,
+        ..SqlOptions::new(dir)
+    }
+}
+
+struct Shared {
+    redis: RedisServer,
+    sql: SqlServer,
+}
+
+/// A static is never dropped: the servers go, with their directories, when this process does.
+fn shared() -> &'static Shared {
+    static SHARED: OnceLock<Result<Shared, String>> = OnceLock::new();
+    let start = || {
+        let dir = || {
+            tempfile::Builder::new()
+                .prefix("thumbd-it-")
+                .tempdir()
+                .map(tempfile::TempDir::keep)
+        };
+        let redis = RedisOptions {
+            aof: false,
+            ephemeral: true,
+            ..redis_options(dir().map_err(|e| e.to_string())?)
+        };
+        let sql = SqlOptions {
+            flush_log_at_commit: 0,
+            buffer_pool_mb: 256,
+            connections_max: 1000,
+            ephemeral: true,
+            ..sql_options(dir().map_err(|e| e.to_string())?)
+        };
+        Ok(Shared {
+            redis: RedisServer::start(redis).map_err(|e| e.to_string())?,
+            sql: SqlServer::start(sql).map_err(|e| e.to_string())?,
+        })
+    };
+    SHARED
+        .get_or_init(start)
+        .as_ref()
+        .unwrap_or_else(|error| panic!("no shared servers: {error}"))
+}
+
+/// Starts the shared servers and gives back the SQL server's directory.
+pub(crate) fn shared_sql_dir() -> &'static Path {
+    shared().sql.dir()
+}
