@@ -279,7 +279,7 @@ fn servers_go_when_their_owner_is_killed() {
     let line = lines
         .map(Result::unwrap)
         .find(|line| line.starts_with("owner: "))
-        .expect("the owner's servers");
+        .expect("the servers of the owner");
     let words: Vec<_> = line.split(' ').collect();
     let (pid, shared_dir) = (words[1], Path::new(words[2]));
     assert_eq!(
