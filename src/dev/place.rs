@@ -13,6 +13,8 @@ use super::{DevError, POLL};
 
 /// A unix socket's path has room for 107 bytes; some programs append to it.
 const SOCKET_PATH_MAX: usize = 100;
+/// A child has copies of our descriptors, and so of a lock just given up, between its fork and its exec.
+const FORK_MAX: Duration = Duration::from_millis(500);
 const LOG_TAIL_LINES: usize = 15;
 
 /// A directory that this process owns while the value lives.
@@ -38,7 +40,7 @@ impl Place {
             .write(true)
             .open(root.join("lock"))
             .map_err(doing())?;
-        match lock.try_lock() {
+        match lock_within(&lock, FORK_MAX) {
             Ok(()) => Ok(Self { root, _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(DevError::InUse(root)),
             Err(TryLockError::Error(source)) => Err(doing()(source)),
@@ -63,20 +65,13 @@ impl Place {
             .write(true)
             .open(&path)
             .map_err(doing())?;
-        let deadline = Instant::now() + wait_max;
-        loop {
-            match file.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::Error(source)) => return Err(doing()(source)),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(POLL),
-                Err(TryLockError::WouldBlock) => {
-                    return Err(DevError::Stale {
-                        dir: self.root.clone(),
-                        seconds: wait_max.as_secs(),
-                    });
-                }
-            }
-        }
+        lock_within(&file, wait_max).map_err(|error| match error {
+            TryLockError::WouldBlock => DevError::Stale {
+                dir: self.root.clone(),
+                seconds: wait_max.as_secs(),
+            },
+            TryLockError::Error(source) => doing()(source),
+        })?;
         file.set_len(0).map_err(doing())?;
         Ok(file)
     }
@@ -119,6 +114,16 @@ impl Place {
         private_dir(&dir, owner)
             .map_err(DevError::io(format!("use the directory {}", dir.display())))?;
         Ok(dir.join("socket"))
+    }
+}
+
+fn lock_within(file: &File, max: Duration) -> Result<(), TryLockError> {
+    let deadline = Instant::now() + max;
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(POLL),
+            result => return result,
+        }
     }
 }
 

@@ -82,7 +82,10 @@ impl SqlServer {
         let mariadb = is_mariadb(&program)?;
         let place = Place::open(&options.dir)?;
         let first = first_args(&program);
-        install(&place, &program, &first, mariadb)?;
+        // Of its own: a MariaDB that starts removes every temporary table it finds there, those of running servers too.
+        let tmp = place.path("tmp");
+        fs::create_dir_all(&tmp).map_err(DevError::io(format!("create {}", tmp.display())))?;
+        install(&place, &program, &first, &tmp, mariadb)?;
         let init = place.path("init.sql");
         fs::write(
             &init,
@@ -97,6 +100,7 @@ impl SqlServer {
         let mut args = first;
         args.extend([
             format!("--datadir={}", place.path("data").display()),
+            format!("--tmpdir={}", tmp.display()),
             format!("--socket={}", socket.display()),
             format!("--pid-file={}", place.path("mysqld.pid").display()),
             format!("--init-file={}", init.display()),
@@ -205,7 +209,13 @@ fn first_args(program: &Path) -> Vec<String> {
 }
 
 /// Makes the data directory beside its final place: one that is there is whole.
-fn install(place: &Place, program: &Path, first: &[String], mariadb: bool) -> Result<(), DevError> {
+fn install(
+    place: &Place,
+    program: &Path,
+    first: &[String],
+    tmp: &Path,
+    mariadb: bool,
+) -> Result<(), DevError> {
     let (data, partial) = (place.path("data"), place.path("data.partial"));
     if data.is_dir() {
         return Ok(());
@@ -215,18 +225,23 @@ fn install(place: &Place, program: &Path, first: &[String], mariadb: bool) -> Re
     let _ = fs::remove_dir_all(&partial);
     let mut command = if mariadb {
         // No --user: for its chown the script would have to quote our path, and a bootstrap may run as root without.
+        // --force: a machine whose name does not resolve will do.
         let mut command = Command::new(installer(program)?);
         let defaults = first.iter().filter(|arg| *arg == NO_DEFAULTS);
-        command
-            .args(defaults)
-            .args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+        command.args(defaults).args([
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            "--force",
+        ]);
         command
     } else {
         let mut command = Command::new(program);
         command.args(first).arg("--initialize-insecure");
         command
     };
-    command.arg(format!("--datadir={}", partial.display()));
+    command
+        .arg(format!("--datadir={}", partial.display()))
+        .env("TMPDIR", tmp);
     let log = place.log_create(INSTALL_LOG)?;
     let output = log.try_clone().map_err(DevError::io("share the log"))?;
     let status = command.stdin(pid_file).stdout(output).stderr(log).status();
