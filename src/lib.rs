@@ -2,5 +2,7 @@
 //!
 //! `ARCHITECTURE.md` has the code map and the invariants.
 
+pub mod config;
 pub mod domain;
 pub mod limits;
+pub mod telemetry;
