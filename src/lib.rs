@@ -2,6 +2,7 @@
 //!
 //! `ARCHITECTURE.md` has the code map and the invariants.
 
+pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod limits;

@@ -122,6 +122,11 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// Its environment variable.
+    pub fn variable(&self) -> String {
+        super::sources::variable(self.name)
+    }
+
     pub(super) fn new<T>(
         name: &'static str,
         group: Group,

@@ -7,6 +7,7 @@ mod example;
 mod field;
 mod rules;
 mod sources;
+mod toml_file;
 mod values;
 
 use std::net::SocketAddr;
