@@ -92,7 +92,7 @@ impl Group {
 
 settings! {
     Service {
-        /// Address and port to listen on; 0.0.0.0 or [::] to be reached from other machines.
+        /// Address and port to listen on; 0.0.0.0 to be reached from other machines too.
         listen: SocketAddr = address().default("127.0.0.1:7468");
         /// Kinds of targets that are accepted; leave it out to accept any well-formed kind, name them to catch misspelt ones.
         kinds: Kinds = kinds().absent(Kinds::any()).example("blog");

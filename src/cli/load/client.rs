@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::Arguments;
+use super::wire::{Batch, BatchAnswer, BatchOperation, BatchResult, Liked, Problem, like_url};
 use crate::config::Secret;
 use crate::domain::Operation;
 
@@ -21,27 +21,6 @@ const RETRY_WAIT_MAX: Duration = Duration::from_secs(30);
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(100);
 /// Longest such wait.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// Longest text of a failure that is kept.
-const PROBLEM_CHARS_MAX: usize = 200;
-
-/// All but the unreserved characters of RFC 3986.
-const PATH: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
-
-/// Checks the address of a thumbd and takes the slash from its end.
-pub(super) fn base_url(text: &str) -> Result<String, String> {
-    let url = reqwest::Url::parse(text).map_err(|error| error.to_string())?;
-    match url.scheme() {
-        "http" if url.query().is_none() && url.fragment().is_none() => {
-            Ok(url.as_str().trim_end_matches('/').to_owned())
-        }
-        "http" => Err("must have neither ? nor #".to_owned()),
-        other => Err(format!("must begin with http://, not {other}://")),
-    }
-}
 
 /// How an operation ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -200,8 +179,7 @@ impl Client {
         } else {
             Method::DELETE
         };
-        let id = utf8_percent_encode(operation.target.id(), PATH);
-        let url = format!("{}/v1/likes/{}/{id}", self.url, operation.target.kind());
+        let url = like_url(&self.url, &operation.target);
         let request = self
             .http
             .request(method, url)
@@ -243,7 +221,7 @@ impl Client {
                 let results = answer.results.into_iter().zip(operations);
                 Try::Answered(
                     results
-                        .map(|(result, operation)| result.read(operation))
+                        .map(|(result, operation)| read(result, operation))
                         .collect(),
                     after,
                 )
@@ -307,98 +285,16 @@ fn wait(after: Option<Duration>, tried: u32) -> Duration {
     wait.mul_f64(rand::random_range(1.0..1.25))
 }
 
-#[derive(Deserialize)]
-struct Liked {
-    liked: bool,
-    changed: bool,
-}
-
-#[derive(Serialize)]
-struct Batch<'a> {
-    operations: Vec<BatchOperation<'a>>,
-}
-
-#[derive(Serialize)]
-struct BatchOperation<'a> {
-    op: &'static str,
-    user: &'a str,
-    kind: &'a str,
-    id: &'a str,
-}
-
-impl<'a> From<&'a Operation> for BatchOperation<'a> {
-    fn from(operation: &'a Operation) -> Self {
-        Self {
-            op: if operation.action.thumbed() {
-                "like"
-            } else {
-                "unlike"
-            },
-            user: operation.user.as_str(),
-            kind: operation.target.kind(),
-            id: operation.target.id(),
+/// What one result of a batch says.
+fn read(result: BatchResult, operation: &Operation) -> OneResult {
+    match (result.status, result.liked, result.changed) {
+        (200, Some(liked), Some(changed)) if liked == operation.action.thumbed() => {
+            OneResult::Done(Outcome::Accepted { changed })
         }
-    }
-}
-
-#[derive(Deserialize)]
-struct BatchAnswer {
-    results: Vec<BatchResult>,
-}
-
-#[derive(Deserialize)]
-struct BatchResult {
-    status: u16,
-    liked: Option<bool>,
-    changed: Option<bool>,
-    error: Option<Problem>,
-}
-
-impl BatchResult {
-    fn read(self, operation: &Operation) -> OneResult {
-        match (self.status, self.liked, self.changed) {
-            (200, Some(liked), Some(changed)) if liked == operation.action.thumbed() => {
-                OneResult::Done(Outcome::Accepted { changed })
-            }
-            (200, ..) => {
-                OneResult::Done(Outcome::Failed("the answer has the wrong state".to_owned()))
-            }
-            (503, ..) => OneResult::Again(self.error.unwrap_or_default().text(503)),
-            (status, ..) => {
-                OneResult::Done(Outcome::Failed(self.error.unwrap_or_default().text(status)))
-            }
-        }
-    }
-}
-
-/// The parts of an RFC 9457 problem that a person wants to read.
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Problem {
-    title: Option<String>,
-    detail: Option<String>,
-    code: Option<String>,
-    retry_after: Option<u64>,
-}
-
-impl Problem {
-    fn text(&self, status: u16) -> String {
-        let text = self
-            .detail
-            .as_ref()
-            .or(self.title.as_ref())
-            .or(self.code.as_ref());
-        match text {
-            Some(text) => {
-                // Terminals obey control characters.
-                let text: String = text
-                    .chars()
-                    .filter(|char| !char.is_control())
-                    .take(PROBLEM_CHARS_MAX)
-                    .collect();
-                format!("{status}: {text}")
-            }
-            None => format!("{status}"),
-        }
+        (200, ..) => OneResult::Done(Outcome::Failed("the answer has the wrong state".to_owned())),
+        (503, ..) => OneResult::Again(result.error.unwrap_or_default().text(503)),
+        (status, ..) => OneResult::Done(Outcome::Failed(
+            result.error.unwrap_or_default().text(status),
+        )),
     }
 }

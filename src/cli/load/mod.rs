@@ -3,11 +3,14 @@
 mod client;
 mod drive;
 mod lines;
+#[cfg(test)]
+mod server;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod wire;
 
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -39,7 +42,7 @@ pub(super) fn command() -> Command {
         )
         .arg(
             Arg::new("url").long("url").value_name("URL").required(true)
-                .value_parser(client::base_url)
+                .value_parser(wire::base_url)
                 .help("Where thumbd is, for example http://127.0.0.1:7468"),
         )
         .arg(
@@ -120,7 +123,7 @@ impl Arguments {
 /// Runs the command.
 pub async fn run(settings: Settings, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let tally = replay(&settings, &arguments).await?;
-    println!("{}", tally.table());
+    writeln!(std::io::stdout(), "{}", tally.table()).context("the table cannot be printed")?;
     Ok(if tally.complete() {
         ExitCode::SUCCESS
     } else {
