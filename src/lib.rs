@@ -2,6 +2,12 @@
 //!
 //! `ARCHITECTURE.md` has the code map and the invariants.
 
+<<<<<<< HEAD
 pub mod dev;
+=======
+pub mod cli;
+pub mod config;
+>>>>>>> h2
 pub mod domain;
 pub mod limits;
+pub mod telemetry;

@@ -1,0 +1,138 @@
+//! The command line: one file a command, each with its own arguments. Settings come from `config`; what a command does lies in the modules that it calls.
+
+pub mod compensate;
+pub mod dev;
+pub mod flush;
+pub mod load;
+pub mod migrate;
+pub mod serve;
+pub mod verify;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Arg, ArgMatches, Command};
+
+use crate::config::{CONFIG_FLAG, ConfigError, Environment, Group, Settings, flags, table};
+use crate::telemetry;
+
+/// Exit code of a command line that is wrong.
+const USAGE: u8 = 2;
+
+const ALL: &[Group] = &[
+    Group::Service,
+    Group::Redis,
+    Group::Database,
+    Group::Jobs,
+    Group::Residents,
+    Group::Gathering,
+    Group::Http,
+];
+const BOTH_STORES: &[Group] = &[Group::Redis, Group::Database, Group::Jobs, Group::Residents];
+
+/// The whole command line.
+pub fn command() -> Command {
+    let config = Arg::new(CONFIG_FLAG)
+        .long(CONFIG_FLAG)
+        .value_name("FILE")
+        .global(true)
+        .help("TOML file with settings [env: THUMBD_CONFIG]");
+    let log = flags(&[Group::Log]).into_iter().map(|arg| arg.global(true));
+    Command::new("thumbd")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A like service: Redis answers at once, MySQL keeps the durable truth.")
+        .after_help(
+            "Settings come from flags, then THUMBD_ variables, then the TOML file, then defaults.\n\
+             Exit codes: 0 done, 1 failed or differences found, 2 wrong command line.",
+        )
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .arg(config)
+        .args(log)
+        .subcommand(with_settings(serve::command(), ALL))
+        .subcommand(with_settings(dev::command(), ALL))
+        .subcommand(with_settings(migrate::command(), &[Group::Database]))
+        .subcommand(with_settings(flush::command(), BOTH_STORES))
+        .subcommand(with_settings(compensate::command(), BOTH_STORES))
+        .subcommand(with_settings(verify::command(), BOTH_STORES))
+        .subcommand(load::command())
+}
+
+/// Adds the flags of these groups, and names their secrets, which have none.
+fn with_settings(command: Command, groups: &[Group]) -> Command {
+    let secrets: Vec<String> = table()
+        .iter()
+        .filter(|setting| setting.secret && groups.contains(&setting.group))
+        .map(|setting| format!("  {:<22} {}", setting.variable(), setting.help))
+        .collect();
+    let secrets = format!(
+        "Secrets (never flags; also as …_FILE, which names a file, or in the TOML file):\n{}",
+        secrets.join("\n")
+    );
+    command.args(flags(groups)).after_help(secrets)
+}
+
+/// Runs a command line to its exit code. Errors are one line on stderr.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environment) -> ExitCode {
+    let matches = match command().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) => {
+            // A closed pipe behind --help is nobody's problem.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
+        }
+    };
+    match dispatch(&matches, environment) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("thumbd: {}", one_line(&error));
+            let usage = error
+                .downcast_ref::<ConfigError>()
+                .is_some_and(ConfigError::is_usage);
+            if usage {
+                ExitCode::from(USAGE)
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+fn dispatch(matches: &ArgMatches, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let (name, arguments) = matches.subcommand().context("no command")?;
+    let settings = Settings::load(arguments, environment)?;
+    telemetry::log_init(&settings)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("the runtime cannot start")?;
+    let result = runtime.block_on(async {
+        match name {
+            "serve" => serve::run(settings).await,
+            "dev" => dev::run(settings, dev::Arguments::read(arguments)?).await,
+            "migrate" => migrate::run(settings).await,
+            "flush" => flush::run(settings).await,
+            "compensate" => compensate::run(settings).await,
+            "verify" => verify::run(settings).await,
+            "load" => load::run(settings, load::Arguments::read(arguments)?).await,
+            _ => anyhow::bail!("no command {name}"),
+        }
+    });
+    // Commands drain what they started; only a read of standard input may be left, and cannot be ended.
+    runtime.shutdown_background();
+    result
+}
+
+/// An error with its causes, in one line whatever they hold.
+fn one_line(error: &anyhow::Error) -> String {
+    let text = format!("{error:#}");
+    text.split(['\n', '\r'])
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! The commented example file, written from the table. `docs/thumbd.example.toml` is its checked-in copy.
+
+use std::fmt::Write as _;
+
+use super::field::Shape;
+use super::{Group, table};
+
+/// A TOML file with every setting commented out: prose behind `# `, settings behind a bare `#`.
+pub fn example() -> String {
+    let mut text = String::from(
+        "# Settings of thumbd, each with its default. Remove the # before a setting to change it.\n\
+         # Flags and environment variables win over this file, which is named by --config or THUMBD_CONFIG.\n\
+         # A setting NAME is also THUMBD_NAME in the environment and, if it is no secret, --name as a flag.\n\
+         # A secret can also stand in a file of its own: NAME_file here, THUMBD_NAME_FILE in the environment.\n",
+    );
+    let mut tables = String::new();
+    let mut group: Option<Group> = None;
+    for setting in table() {
+        // Tables end what stands outside of tables, so they come last.
+        let out = if setting.shape == Shape::Kinds {
+            &mut tables
+        } else {
+            &mut text
+        };
+        if setting.shape == Shape::Kinds {
+            out.push_str("\n# ---- Kinds ----\n");
+        } else if group != Some(setting.group) {
+            group = Some(setting.group);
+            let _ = writeln!(out, "\n# ---- {} ----", setting.group.heading());
+        }
+        let secret = if setting.secret { " Secret." } else { "" };
+        let _ = writeln!(
+            out,
+            "\n# {}{secret}\n# Allowed: {}.",
+            setting.help, setting.allowed
+        );
+        let value = setting.default.or(setting.example).unwrap_or_default();
+        let _ = match setting.shape {
+            Shape::Text => writeln!(out, "#{} = {}", setting.name, toml::Value::from(value)),
+            Shape::Integer | Shape::Boolean => writeln!(out, "#{} = {value}", setting.name),
+            Shape::Kinds => writeln!(out, "#[kinds.{value}]"),
+        };
+    }
+    text + &tables
+}

@@ -1,0 +1,136 @@
+//! The TOML file as a source: its keys, its types, and the files of secrets that it names.
+
+use std::path::Path;
+
+use super::field::{Found, Setting, Shape};
+use super::sources::{nearest, secret_file};
+use super::{ConfigError, Source, table};
+
+/// Adds what the file holds and nothing before it has given.
+pub(super) fn add(found: &mut Found, path: &Path, named_by: &str) -> Result<(), ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+        path: path.to_owned(),
+        named_by: named_by.to_owned(),
+        source,
+    })?;
+    let file: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| ConfigError::Toml {
+            path: path.to_owned(),
+            line: 1 + error.span().map_or(0, |span| {
+                text[..span.start.min(text.len())].matches('\n').count()
+            }),
+            problem: error.message().to_owned(),
+        })?;
+    let mut known = Vec::new();
+    for setting in table() {
+        known.push(setting.name.to_owned());
+        if setting.secret {
+            known.push(format!("{}_file", setting.name));
+        }
+    }
+    for key in file.keys() {
+        if !known.contains(key) {
+            return Err(unknown_key(key.clone(), path, &known));
+        }
+    }
+    for setting in table() {
+        if let Some(value) = toml_setting(setting, &file, path)? {
+            found.0.entry(setting.name).or_insert(value);
+        }
+    }
+    Ok(())
+}
+
+fn unknown_key(name: String, path: &Path, known: &[String]) -> ConfigError {
+    ConfigError::Unknown {
+        nearest: nearest(&name, known),
+        name,
+        from: Source::Toml(path.to_owned()),
+    }
+}
+
+fn toml_setting(
+    setting: &Setting,
+    file: &toml::Table,
+    path: &Path,
+) -> Result<Option<(String, Source)>, ConfigError> {
+    let file_key = format!("{}_file", setting.name);
+    let secret_path = if setting.secret {
+        file.get(&file_key)
+    } else {
+        None
+    };
+    let from = Source::Toml(path.to_owned());
+    match (file.get(setting.name), secret_path) {
+        (Some(_), Some(_)) => Err(ConfigError::Both {
+            first: setting.name.to_owned(),
+            second: file_key,
+        }),
+        (Some(value), None) => {
+            let text = toml_text(setting, value, path)?;
+            Ok(Some((text, from)))
+        }
+        (None, Some(toml::Value::String(named))) => {
+            // Relative to the file that names it, so that the pair can be moved.
+            let secret_path = path.parent().unwrap_or(Path::new("")).join(named);
+            secret_file(secret_path, file_key).map(Some)
+        }
+        (None, Some(_)) => Err(ConfigError::Value {
+            setting: setting.name,
+            from,
+            problem: format!("{file_key} is not a string"),
+            allowed: "the path of a file".to_owned(),
+        }),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The text of a TOML value, if it has the type that the setting asks for.
+fn toml_text(setting: &Setting, value: &toml::Value, path: &Path) -> Result<String, ConfigError> {
+    use toml::Value;
+    match (setting.shape, value) {
+        (Shape::Text, Value::String(text)) => Ok(text.clone()),
+        (Shape::Integer, Value::Integer(number)) => Ok(number.to_string()),
+        (Shape::Boolean, Value::Boolean(flag)) => Ok(flag.to_string()),
+        (Shape::Kinds, Value::Table(kinds)) => kinds_text(kinds, path),
+        (shape, other) => {
+            let wanted = match shape {
+                Shape::Text => "a string",
+                Shape::Integer => "an integer",
+                Shape::Boolean => "a boolean",
+                Shape::Kinds => "tables [kinds.NAME]",
+            };
+            Err(ConfigError::Value {
+                setting: setting.name,
+                from: Source::Toml(path.to_owned()),
+                problem: format!(
+                    "the file has a value of type {}, not {wanted}",
+                    other.type_str()
+                ),
+                allowed: setting.allowed.clone(),
+            })
+        }
+    }
+}
+
+/// `[kinds.blog]` and `[kinds.photo]` as `blog,photo`.
+fn kinds_text(kinds: &toml::Table, path: &Path) -> Result<String, ConfigError> {
+    for (kind, settings) in kinds {
+        let key = match settings {
+            toml::Value::Table(settings) => settings
+                .keys()
+                .next()
+                .map(|key| format!("kinds.{kind}.{key}")),
+            _ => Some(format!("kinds.{kind}")),
+        };
+        if let Some(key) = key {
+            return Err(unknown_key(key, path, &[]));
+        }
+    }
+    Ok(kinds
+        .keys()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(","))
+}

@@ -1,0 +1,113 @@
+//! The types of settings that are more than a number: they cannot be invalid.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::domain::Kind;
+
+/// A text that must not be seen: it prints as `[secret]`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself; the only way to it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+/// Settings of one kind; none so far.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KindSettings {}
+
+/// Which kinds are accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kinds(Option<BTreeMap<Kind, KindSettings>>);
+
+impl Kinds {
+    /// Any well-formed kind.
+    pub const fn any() -> Self {
+        Self(None)
+    }
+
+    /// These kinds and no others.
+    pub fn only(kinds: impl IntoIterator<Item = Kind>) -> Self {
+        let kinds = kinds
+            .into_iter()
+            .map(|kind| (kind, KindSettings::default()));
+        Self(Some(kinds.collect()))
+    }
+
+    /// Whether this kind is accepted.
+    pub fn allows(&self, kind: &Kind) -> bool {
+        self.0.as_ref().is_none_or(|kinds| kinds.contains_key(kind))
+    }
+
+    /// The accepted kinds in alphabetical order, if they are a closed list.
+    pub fn names(&self) -> Option<impl Iterator<Item = &Kind>> {
+        self.0.as_ref().map(BTreeMap::keys)
+    }
+}
+
+/// A schedule of six fields, as the scheduler takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cron(String);
+
+impl Cron {
+    /// Checks a schedule of six fields, or of five, which runs at second 0.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut fields: Vec<&str> = text.split_whitespace().collect();
+        if fields.len() == 5 {
+            fields.insert(0, "0");
+        }
+        if fields.len() != 6 {
+            return Err(format!("{text:?} has {} fields", fields.len()));
+        }
+        let six = fields.join(" ");
+        // The scheduler parses with these very options when it computes the next run.
+        let schedule = croner::parser::CronParser::builder()
+            .seconds(croner::parser::Seconds::Required)
+            .dom_and_dow(true)
+            .build()
+            .parse(&six)
+            .map_err(|error| {
+                let reason = error.to_string();
+                format!("{text:?} is no schedule: {}", reason.trim_end_matches('.'))
+            })?;
+        schedule
+            .find_next_occurrence(&chrono::DateTime::UNIX_EPOCH, false)
+            .map_err(|_| format!("{text:?} never comes"))?;
+        Ok(Self(six))
+    }
+
+    /// The six fields.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}

@@ -1,0 +1,142 @@
+//! Logs and metrics of the process: where they go and how they look. What is logged and measured is decided where it happens.
+
+use std::sync::Mutex;
+
+use anyhow::Context as _;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::config::{LogFormat, Settings};
+
+/// Names of the metrics, so that none is spelt twice.
+pub mod names {
+    /// Histogram, seconds: how long an HTTP request took.
+    pub const HTTP_REQUEST_SECONDS: &str = "thumbd_http_request_seconds";
+}
+
+/// Upper bounds of all histograms, in seconds: half a millisecond is a like, half a minute a large flush.
+pub const BUCKETS_SECONDS: [f64; 16] = [
+    0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
+];
+
+/// Sends the logs of this process to stderr. Once per process.
+pub fn log_init(settings: &Settings) -> anyhow::Result<()> {
+    tracing::subscriber::set_global_default(subscriber(settings, std::io::stderr)?)
+        .context("logs are already going elsewhere")
+}
+
+/// A subscriber that writes to `writer` what the settings ask for.
+pub fn subscriber<W>(
+    settings: &Settings,
+    writer: W,
+) -> anyhow::Result<Box<dyn tracing::Subscriber + Send + Sync>>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let filter = EnvFilter::builder()
+        .parse(&settings.log)
+        .context("log does not parse")?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(writer);
+    Ok(match settings.log_format {
+        LogFormat::Text => {
+            use std::io::IsTerminal as _;
+            Box::new(builder.with_ansi(std::io::stderr().is_terminal()).finish())
+        }
+        LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
+    })
+}
+
+/// Collects the metrics of this process. May be called again, as tests do: all calls answer the same handle.
+///
+/// Somebody must call [`PrometheusHandle::run_upkeep`] every few seconds, or histograms that nobody scrapes grow.
+pub fn metrics_init() -> anyhow::Result<PrometheusHandle> {
+    static HANDLE: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
+    let mut handle = HANDLE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some(handle) = handle.as_ref() {
+        return Ok(handle.clone());
+    }
+    let installed = PrometheusBuilder::new()
+        .set_buckets(&BUCKETS_SECONDS)
+        .context("the buckets are empty")?
+        .install_recorder()
+        .context("metrics are already going elsewhere")?;
+    Ok(handle.insert(installed).clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Buffer {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(log: &str, log_format: LogFormat) -> String {
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let settings = Settings {
+            log: log.into(),
+            log_format,
+            ..Settings::default()
+        };
+        let subscriber = subscriber(&settings, move || writer.clone()).unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::debug!("quiet");
+            tracing::warn!(slice = 7, "loud");
+        });
+        String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn text_lines_follow_the_filter() {
+        let text = logged("info", LogFormat::Text);
+        assert!(
+            text.contains("WARN") && text.contains("loud") && text.contains("slice=7"),
+            "{text}"
+        );
+        assert!(!text.contains("quiet"), "{text}");
+        assert!(logged("thumbd=debug", LogFormat::Text).contains("quiet"));
+        assert_eq!(logged("off", LogFormat::Text), "");
+    }
+
+    #[test]
+    fn json_lines_are_objects_with_fields_at_the_top() {
+        let line: serde_json::Value =
+            serde_json::from_str(&logged("warn", LogFormat::Json)).unwrap();
+        assert_eq!(line["message"], "loud");
+        assert_eq!(line["slice"], 7);
+        assert_eq!(line["level"], "WARN");
+    }
+
+    #[test]
+    fn histograms_have_buckets_and_the_handle_is_shared() {
+        let handle = metrics_init().unwrap();
+        metrics::histogram!(names::HTTP_REQUEST_SECONDS).record(0.004);
+        let text = metrics_init().unwrap().render();
+        assert_eq!(text, handle.render());
+        assert!(
+            text.contains("thumbd_http_request_seconds_bucket{le=\"0.005\"} 1"),
+            "{text}"
+        );
+        assert!(
+            text.contains("thumbd_http_request_seconds_bucket{le=\"0.003\"} 0"),
+            "{text}"
+        );
+    }
+}
