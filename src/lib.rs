@@ -2,12 +2,9 @@
 //!
 //! `ARCHITECTURE.md` has the code map and the invariants.
 
-<<<<<<< HEAD
-pub mod dev;
-=======
 pub mod cli;
 pub mod config;
->>>>>>> h2
+pub mod dev;
 pub mod domain;
 pub mod limits;
 pub mod telemetry;
