@@ -3,4 +3,5 @@
 //! `ARCHITECTURE.md` has the code map and the invariants.
 
 pub mod domain;
+pub mod ledger;
 pub mod limits;
