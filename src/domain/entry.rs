@@ -61,7 +61,10 @@ mod tests {
     #[test]
     fn a_like_and_an_unlike_are_read() {
         let like = Entry::parse(b"u1 blog:42", b"1700000000000000").unwrap();
-        assert_eq!((like.user.as_str(), like.target.as_str()), ("u1", "blog:42"));
+        assert_eq!(
+            (like.user.as_str(), like.target.as_str()),
+            ("u1", "blog:42")
+        );
         assert!(like.thumbed);
         assert_eq!(like.version, Version(1_700_000_000_000_000));
         let unlike = Entry::parse(b"u1 blog:42", b"-5").unwrap();

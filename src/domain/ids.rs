@@ -29,7 +29,9 @@ pub enum IdError {
         position: usize,
     },
     /// A kind that is not `[a-z][a-z0-9_-]*`.
-    #[error("{field} must begin with a-z and go on with a-z, 0-9, '_' or '-', byte {position} does not")]
+    #[error(
+        "{field} must begin with a-z and go on with a-z, 0-9, '_' or '-', byte {position} does not"
+    )]
     Kind {
         /// Name of the field.
         field: &'static str,
@@ -242,9 +244,6 @@ mod tests {
     fn partitions_follow_crc32() {
         let user = UserId::parse("123456789").unwrap();
         assert_eq!(partition_of(&user, 1), 0);
-        assert_eq!(
-            u32::from(partition_of(&user, 1000)),
-            0xcbf4_3926_u32 % 1000
-        );
+        assert_eq!(u32::from(partition_of(&user, 1000)), 0xcbf4_3926_u32 % 1000);
     }
 }

@@ -148,10 +148,12 @@ impl KindAudit {
                 Some((target, _, _)) if full => String::clone(target),
                 _ => END.to_owned(),
             };
-            self.compare(session, audit, rows, &after, &upto, false).await?;
+            self.compare(session, audit, rows, &after, &upto, false)
+                .await?;
             if self.partitions > 1 {
                 let rows = self.rows_by_partition(session, &after, &upto).await?;
-                self.compare(session, audit, rows, &after, &upto, true).await?;
+                self.compare(session, audit, rows, &after, &upto, true)
+                    .await?;
             }
             on_page(audit.rows_seen);
             if !full {
@@ -196,7 +198,11 @@ impl KindAudit {
             } else {
                 sqlx::query(STORED).bind(self.kind_id).bind(last.clone())
             };
-            let stored = decode(session.fetch_all(page.bind(upto.to_owned()).bind(PAGE)).await?)?;
+            let stored = decode(
+                session
+                    .fetch_all(page.bind(upto.to_owned()).bind(PAGE))
+                    .await?,
+            )?;
             let full = stored.len() as u64 == PAGE;
             if let Some((target, part, _)) = stored.back() {
                 (last, last_part) = (target.clone(), *part);

@@ -160,7 +160,9 @@ impl Table {
         for piece in self.insert.exact(moves.len()) {
             let mut statement = piece.statement();
             for (target, difference) in &moves[piece.range.clone()] {
-                statement = bind_common(statement, common).bind(*target).bind(*difference);
+                statement = bind_common(statement, common)
+                    .bind(*target)
+                    .bind(*difference);
             }
             session.execute(statement).await?;
         }

@@ -107,6 +107,13 @@ impl Ledger {
         self.pool.close().await;
     }
 
+    /// How many prepared statements one connection of the pool keeps: fewer than STATEMENTS_MAX, whatever it was asked.
+    #[doc(hidden)]
+    pub async fn statements_kept(&self) -> Result<usize, LedgerError> {
+        let connection = self.pool.acquire().await?;
+        Ok(sqlx::Connection::cached_statements_size(&*connection))
+    }
+
     async fn session(&self) -> Result<Session, LedgerError> {
         Ok(Session::new(
             self.pool.acquire().await?,

@@ -106,7 +106,10 @@ mod tests {
         assert_eq!(cut(sized.padded(0)), []);
         assert_eq!(cut(sized.padded(1)), [(0..1, 0)]);
         assert_eq!(cut(sized.padded(9)), [(0..9, 55)]);
-        assert_eq!(cut(sized.padded(130)), [(0..64, 0), (64..128, 0), (128..130, 6)]);
+        assert_eq!(
+            cut(sized.padded(130)),
+            [(0..64, 0), (64..128, 0), (128..130, 6)]
+        );
     }
 
     #[test]

@@ -1,0 +1,4 @@
+//! All tests against real servers, in one binary.
+
+mod ledger;
+mod servers;
