@@ -17,11 +17,11 @@ impl Ledger {
     pub async fn migrate(&self) -> Result<(), LedgerError> {
         let mut session = self.session().await?;
         // sqlx's own lock waits with a negative timeout, which MariaDB answers with NULL, and so does not lock at all.
-        // The server frees this one when the connection ends, in whatever way; the name holds a digest because it is limited in length.
+        // The server frees this one when the connection ends, in whatever way; a name has at most 64 characters, hence the digest (MySQL 9 has no MD5).
         let begun = Instant::now();
         loop {
             let attempt = sqlx::query(
-                "SELECT COALESCE(GET_LOCK(CONCAT('thumbd-migrate-', MD5(DATABASE())), ?), 0)",
+                "SELECT COALESCE(GET_LOCK(CONCAT('thumbd-', SHA2(DATABASE(), 224)), ?), 0)",
             )
             .bind(LOCK_ATTEMPT_SECONDS);
             let row = session.fetch_optional(attempt).await?;

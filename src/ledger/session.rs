@@ -2,7 +2,8 @@
 //!
 //! sqlx gives a connection back to the pool when its guard is dropped, also when a future was cut off between a request and its
 //! answer. It would then read the old answer first, but it does not keep count of a PREPARE that was cut off, and it waits for a
-//! hung server while it holds the place in the pool. Closing is cheap and always right: the server rolls back.
+//! hung server while it holds the place in the pool; so does its own way of closing over TLS. Letting the socket go is cheap
+//! and always right: the server rolls back.
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ pub(super) type Statement = Query<'static, MySql, MySqlArguments>;
 
 /// A connection and what is known about its state.
 pub(super) struct Session {
-    connection: PoolConnection<MySql>,
+    /// Taken only by `drop`.
+    connection: Option<PoolConnection<MySql>>,
     timeout: Duration,
     /// A statement is under way, or was when its future was dropped.
     busy: bool,
@@ -29,7 +31,7 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(connection: PoolConnection<MySql>, timeout: Duration) -> Self {
         Self {
-            connection,
+            connection: Some(connection),
             timeout,
             busy: false,
             open: false,
@@ -44,8 +46,9 @@ impl Session {
     /// Runs a statement and says how many rows it found.
     pub(super) async fn execute(&mut self, statement: Statement) -> Result<u64, LedgerError> {
         self.busy = true;
-        let run = (&mut *self.connection).execute(statement);
-        let done = tokio::time::timeout(self.timeout, run).await;
+        let timeout = self.timeout;
+        let run = self.connection().execute(statement);
+        let done = tokio::time::timeout(timeout, run).await;
         self.finish(done)
             .map(|result: MySqlQueryResult| result.rows_affected())
     }
@@ -53,8 +56,9 @@ impl Session {
     /// Runs a text without parameters, which is not kept as a prepared statement.
     pub(super) async fn text(&mut self, text: &'static str) -> Result<(), LedgerError> {
         self.busy = true;
-        let run = (&mut *self.connection).execute(sqlx::raw_sql(text));
-        let done = tokio::time::timeout(self.timeout, run).await;
+        let timeout = self.timeout;
+        let run = self.connection().execute(sqlx::raw_sql(text));
+        let done = tokio::time::timeout(timeout, run).await;
         self.finish(done).map(|_: MySqlQueryResult| ())
     }
 
@@ -64,8 +68,9 @@ impl Session {
         statement: Statement,
     ) -> Result<Vec<MySqlRow>, LedgerError> {
         self.busy = true;
-        let run = (&mut *self.connection).fetch_all(statement);
-        let done = tokio::time::timeout(self.timeout, run).await;
+        let timeout = self.timeout;
+        let run = self.connection().fetch_all(statement);
+        let done = tokio::time::timeout(timeout, run).await;
         self.finish(done)
     }
 
@@ -105,7 +110,11 @@ impl Session {
     /// Hands out the connection for something of sqlx's own, after which it is closed.
     pub(super) fn spend(&mut self) -> &mut MySqlConnection {
         self.busy = true;
-        &mut self.connection
+        self.connection()
+    }
+
+    fn connection(&mut self) -> &mut MySqlConnection {
+        self.connection.as_mut().expect("taken only by drop")
     }
 
     fn finish<T>(
@@ -130,7 +139,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if !self.usable() {
-            self.connection.close_on_drop();
+            drop(self.connection.take().map(PoolConnection::detach));
         }
     }
 }

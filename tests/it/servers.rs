@@ -1,5 +1,7 @@
 //! Gives each test a database of its own on a real server, named by `THUMBD_TEST_DATABASE_URL` (an account that may create databases).
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection};

@@ -57,7 +57,7 @@ async fn a_migration_that_was_cut_off_is_run_again() {
 async fn the_lock_is_free_again_when_its_holder_is_gone() {
     let t = TestLedger::start(1).await;
     let mut holder = t.pool.acquire().await.unwrap();
-    let held = sqlx::query("SELECT GET_LOCK(CONCAT('thumbd-migrate-', MD5(DATABASE())), 0)");
+    let held = sqlx::query("SELECT GET_LOCK(CONCAT('thumbd-', SHA2(DATABASE(), 224)), 0)");
     held.fetch_one(&mut *holder).await.unwrap();
     let migrate = t.ledger.migrate();
     let leave = async move { holder.close().await.unwrap() };
@@ -74,7 +74,7 @@ async fn other_defaults_of_database_and_url_change_nothing() {
         .fetch_one(&pool)
         .await
         .unwrap();
-    sqlx::query(sqlx::AssertSqlSafe(format!(
+    sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
         "ALTER DATABASE {name} CHARACTER SET latin1"
     )))
     .execute(&pool)

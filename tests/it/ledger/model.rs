@@ -108,7 +108,7 @@ async fn run(seed: u64, partitions: u16) {
             .filter(|((user, _), (on, _))| *on && *user == who)
             .map(|((_, target), (_, version))| (target.clone(), *version))
             .collect();
-        want.sort_by(|a, b| b.1.cmp(&a.1));
+        want.sort_by_key(|(_, version)| std::cmp::Reverse(*version));
         let answer = &t.ledger.users(&[who], 100).await.unwrap()[0];
         assert_eq!(answer.thumbs, want, "seed {seed}");
     }

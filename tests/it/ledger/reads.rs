@@ -148,7 +148,7 @@ async fn request_statements_go_by_an_index() {
         .await;
     for (name, text) in request_statements() {
         let places = text.matches('?').count();
-        let mut explain = sqlx::query(AssertSqlSafe(format!("EXPLAIN {text}")));
+        let mut explain = sqlx::query(AssertSqlSafe(format!("EXPLAIN FORMAT=TRADITIONAL {text}")));
         for place in 0..places {
             let id = (place * 7).to_string();
             explain = match (name, place) {
