@@ -6,5 +6,6 @@ pub mod cli;
 pub mod config;
 pub mod dev;
 pub mod domain;
+pub mod ledger;
 pub mod limits;
 pub mod telemetry;

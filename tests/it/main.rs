@@ -5,4 +5,5 @@
 )]
 
 mod dev_servers;
+mod ledger;
 mod servers;

@@ -1,0 +1,205 @@
+//! Carries one chunk of a slice into MySQL in one transaction: rows, counts and how far the flush has come, or nothing.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sqlx::Row;
+
+use super::counts::Moves;
+use super::session::Session;
+use super::stage::{self, StageRow};
+use super::{Ledger, LedgerError, kinds, state};
+use crate::domain::{Entry, SliceId};
+use crate::limits::TRANSACTION_TRIES_MAX;
+
+/// Longest wait before the first repetition; it doubles with each.
+const RETRY_WAIT: Duration = Duration::from_millis(10);
+
+/// A part of a slice, small enough for one transaction.
+#[derive(Debug, Clone)]
+pub struct Chunk {
+    /// The slice.
+    pub slice: SliceId,
+    /// The chunk's number within the slice, from 0.
+    pub number: u32,
+    /// Nothing of this slice comes after it.
+    pub last_of_slice: bool,
+    /// The flusher's fence token, at most 32 characters.
+    pub token: String,
+    /// The newest slice that Redis saw land, over all partitions.
+    pub landed_seen: SliceId,
+    /// Entries, each with the partition it comes from.
+    pub entries: Vec<(u16, Entry)>,
+}
+
+/// What a chunk changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Applied {
+    /// Rows that were written.
+    pub rows_changed: u64,
+    /// Entries that were not newer than what was there.
+    pub rows_stale: u64,
+    /// Targets whose count changed.
+    pub counts_changed: u64,
+    /// How often the transaction was begun.
+    pub tries: u32,
+}
+
+impl Ledger {
+    /// Applies a chunk. The same chunk may be applied again, in particular when the outcome of a commit is not known.
+    pub async fn apply(&self, chunk: &Chunk) -> Result<Applied, LedgerError> {
+        let mut session = self.session().await?;
+        let mut tries = 1;
+        let rows = loop {
+            match prepare(&mut session, chunk).await {
+                Err(LedgerError::Busy(_)) if tries < TRANSACTION_TRIES_MAX => {}
+                other => break other?,
+            }
+            wait(&mut tries).await;
+        };
+        tries = 1;
+        loop {
+            match transact(&mut session, chunk, &rows).await {
+                Ok(applied) => {
+                    if !rows.is_empty() {
+                        // Committed is committed: if this fails, the connection is closed, which does the same.
+                        let _ = stage::clear(&mut session).await;
+                    }
+                    return Ok(Applied {
+                        tries: tries as u32,
+                        ..applied
+                    });
+                }
+                Err(error) => {
+                    // After a lock wait timeout the rest of the transaction is still there: always begin again from the start.
+                    session.rollback().await;
+                    let again = matches!(error, LedgerError::Busy(_))
+                        && tries < TRANSACTION_TRIES_MAX
+                        && session.usable();
+                    if !again {
+                        return Err(error);
+                    }
+                }
+            }
+            wait(&mut tries).await;
+        }
+    }
+}
+
+async fn wait(tries: &mut usize) {
+    let wait_max = RETRY_WAIT * (1 << *tries);
+    *tries += 1;
+    tokio::time::sleep(wait_max.mul_f64(rand::random_range(0.1..1.0))).await;
+}
+
+/// What needs no transaction: the numbers of the kinds, and the staging table.
+async fn prepare<'a>(
+    session: &mut Session,
+    chunk: &'a Chunk,
+) -> Result<Vec<StageRow<'a>>, LedgerError> {
+    let names: BTreeSet<&str> = chunk
+        .entries
+        .iter()
+        .map(|(_, entry)| entry.target.kind())
+        .collect();
+    let numbers = kinds::numbers(session, &names).await?;
+    let mut rows = Vec::with_capacity(chunk.entries.len());
+    for (partition, entry) in &chunk.entries {
+        let kind_id = numbers.get(entry.target.kind()).copied();
+        // It was there a moment ago, and kinds are never removed.
+        let kind_id = kind_id.ok_or(LedgerError::Database(sqlx::Error::RowNotFound))?;
+        rows.push(StageRow::new(entry, *partition, kind_id));
+    }
+    // In the order of the primary key, so that transactions meet each other's locks in the same order; newest first, to stay.
+    rows.sort_unstable_by(|a, b| a.key().cmp(&b.key()).then(b.version.cmp(&a.version)));
+    rows.dedup_by(|later, earlier| later.key() == earlier.key());
+    if !rows.is_empty() {
+        stage::fill(session, &rows).await?;
+    }
+    Ok(rows)
+}
+
+async fn transact(
+    session: &mut Session,
+    chunk: &Chunk,
+    rows: &[StageRow<'_>],
+) -> Result<Applied, LedgerError> {
+    session.begin("START TRANSACTION").await?;
+    let partitions = check(&state::read(session, true).await?, chunk, rows)?;
+    let mut applied = Applied::default();
+    if !rows.is_empty() {
+        let compare = sqlx::query(include_str!("sql/compare.sql"));
+        let mut before = vec![None; rows.len()];
+        for row in session.fetch_all(compare).await? {
+            let seq: u32 = row.try_get(0)?;
+            let thumbed: i8 = row.try_get(1)?;
+            let version: u64 = row.try_get(2)?;
+            before[seq as usize] = Some((thumbed != 0, version));
+        }
+        let mut moves = Moves::default();
+        for (row, before) in rows.iter().zip(before) {
+            match before {
+                Some((_, version)) if version >= row.version.0 => applied.rows_stale += 1,
+                _ => {
+                    applied.rows_changed += 1;
+                    moves.note(row, before.is_some_and(|(thumbed, _)| thumbed), partitions);
+                }
+            }
+        }
+        if applied.rows_changed > 0 {
+            let upsert = sqlx::query(include_str!("sql/upsert.sql"));
+            session.execute(upsert).await?;
+            applied.counts_changed = moves.write(session).await?;
+        }
+    }
+    let landed = if chunk.last_of_slice {
+        chunk.slice
+    } else {
+        SliceId(0)
+    };
+    let max_version = rows.iter().map(|row| row.version).max().unwrap_or_default();
+    let advance = sqlx::query(include_str!("sql/advance.sql"))
+        .bind(chunk.slice.0)
+        .bind(landed.0)
+        .bind(max_version.0)
+        .bind(chunk.slice.0)
+        .bind(chunk.number)
+        .bind(&chunk.token);
+    session.execute(advance).await?;
+    session.commit().await?;
+    Ok(applied)
+}
+
+/// Whether this chunk may be applied now, and how many partitions there are.
+fn check(
+    state: &state::FlushState,
+    chunk: &Chunk,
+    rows: &[StageRow<'_>],
+) -> Result<u16, LedgerError> {
+    let partitions = match &state.layout {
+        Some(layout) => layout.partitions,
+        None => return Err(LedgerError::LayoutMissing),
+    };
+    if state.landed < chunk.landed_seen {
+        return Err(LedgerError::LandedBehind {
+            landed: state.landed,
+            seen: chunk.landed_seen,
+        });
+    }
+    // The chunk before it must be there and ours; or this very one, when its commit was not answered and it comes again.
+    let progress = &state.progress;
+    let follows = progress.slice == chunk.slice
+        && progress.token == chunk.token
+        && (progress.number.checked_add(1) == Some(chunk.number)
+            || progress.number == chunk.number);
+    if chunk.number > 0 && !follows {
+        return Err(LedgerError::Overtaken);
+    }
+    match rows.iter().find(|row| row.partition >= partitions) {
+        Some(row) => Err(LedgerError::PartitionOutside {
+            partition: row.partition,
+            partitions,
+        }),
+        None => Ok(partitions),
+    }
+}

@@ -1,0 +1,143 @@
+//! What can go wrong with MySQL, by what the caller does about it. Told apart by kind and number, never by text.
+
+use std::time::Duration;
+
+use sqlx::mysql::MySqlDatabaseError;
+
+use super::Layout;
+use crate::domain::SliceId;
+
+/// Why the ledger did not do what was asked. Nothing was changed, except where a variant says that this is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// The database URL cannot be used.
+    #[error("the database URL is not usable: {0}")]
+    Url(&'static str),
+    /// MySQL cannot be reached, refuses connections or writes for now, or went away. After a commit was sent its outcome is unknown.
+    #[error("MySQL is not available")]
+    Unavailable(#[source] sqlx::Error),
+    /// A statement took too long; its connection was closed. After a commit was sent its outcome is unknown.
+    #[error("MySQL did not answer within {0:?}")]
+    Timeout(Duration),
+    /// Deadlocks or lock waits, as often as a transaction may begin again.
+    #[error("other transactions were in the way")]
+    Busy(#[source] sqlx::Error),
+    /// The tables are not there, or not all of them: `thumbd migrate` has not run.
+    #[error("the database has no tables of thumbd yet, or older ones: run `thumbd migrate`")]
+    NotMigrated,
+    /// Another process is migrating and takes long.
+    #[error("another process has been migrating this database for {0:?}")]
+    MigrationLocked(Duration),
+    /// A migration failed.
+    #[error("the migration failed")]
+    Migration(#[source] sqlx::migrate::MigrateError),
+    /// Redis has seen a slice land that MySQL does not know: MySQL has forgotten commits.
+    #[error("MySQL has landed slices up to {landed}, but Redis saw {seen} land")]
+    LandedBehind {
+        /// What MySQL knows.
+        landed: SliceId,
+        /// What Redis knows.
+        seen: SliceId,
+    },
+    /// Another flusher took over between two chunks, or MySQL forgot the chunk before: begin this slice again.
+    #[error("another flusher has taken over, or the chunk before is gone")]
+    Overtaken,
+    /// No layout has been adopted yet.
+    #[error("no layout has been adopted yet")]
+    LayoutMissing,
+    /// The database was written under another layout, which has to be drained first.
+    #[error("the database was written with {stored}, the settings say {wanted}")]
+    LayoutChanged {
+        /// The layout in the database.
+        stored: Layout,
+        /// The layout in the settings.
+        wanted: Layout,
+    },
+    /// An entry is said to come from a partition that the layout does not have.
+    #[error("partition {partition} does not exist, there are {partitions}")]
+    PartitionOutside {
+        /// The entry's partition.
+        partition: u16,
+        /// How many there are.
+        partitions: u16,
+    },
+    /// A stored row has an id that thumbd never writes.
+    #[error("a stored row is not one of thumbd's")]
+    Row(#[source] crate::domain::IdError),
+    /// Anything else that MySQL or the driver says: repeating will not help.
+    #[error("MySQL refused a statement")]
+    Database(#[source] sqlx::Error),
+}
+
+impl LedgerError {
+    /// Whether the same call can succeed later without anybody changing anything.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Unavailable(_) | Self::Timeout(_) | Self::Busy(_) | Self::MigrationLocked(_) => {
+                true
+            }
+            Self::Url(_)
+            | Self::NotMigrated
+            | Self::Migration(_)
+            | Self::LandedBehind { .. }
+            | Self::Overtaken
+            | Self::LayoutMissing
+            | Self::LayoutChanged { .. }
+            | Self::PartitionOutside { .. }
+            | Self::Row(_)
+            | Self::Database(_) => false,
+        }
+    }
+}
+
+/// A transaction that lost against another one and can begin again at once:
+/// lock wait timeout, deadlock (Galera reports its conflicts as one), row changed since it was read (MariaDB).
+const NUMBERS_BUSY: [u16; 3] = [1205, 1213, 1020];
+
+/// The server cannot now, but may later: too many connections (1040, 1203, 1226), Galera node not ready (1047),
+/// shutting down (1053), network (1158 to 1161), read-only (1290, 1792, 1836), interrupted or killed (1317, 1927),
+/// statement time limits (1969, 3024), server connection killed (4031), disk full (1021).
+const NUMBERS_UNAVAILABLE: [u16; 18] = [
+    1021, 1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1226, 1290, 1317, 1792, 1836, 1927, 1969,
+    3024, 4031,
+];
+
+/// No database selected or found, no such table, no such column.
+const NUMBERS_NOT_MIGRATED: [u16; 2] = [1146, 1054];
+
+impl From<sqlx::Error> for LedgerError {
+    fn from(error: sqlx::Error) -> Self {
+        match &error {
+            sqlx::Error::Database(database) => {
+                let number = database
+                    .try_downcast_ref::<MySqlDatabaseError>()
+                    .map_or(0, MySqlDatabaseError::number);
+                if NUMBERS_BUSY.contains(&number) {
+                    Self::Busy(error)
+                } else if NUMBERS_UNAVAILABLE.contains(&number) {
+                    Self::Unavailable(error)
+                } else if NUMBERS_NOT_MIGRATED.contains(&number) {
+                    Self::NotMigrated
+                } else {
+                    Self::Database(error)
+                }
+            }
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed => Self::Unavailable(error),
+            _ => Self::Database(error),
+        }
+    }
+}
+
+impl From<sqlx::migrate::MigrateError> for LedgerError {
+    fn from(error: sqlx::migrate::MigrateError) -> Self {
+        match error {
+            sqlx::migrate::MigrateError::Execute(error) => error.into(),
+            other => Self::Migration(other),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The durable truth in MySQL or MariaDB: the only user of `sqlx` and of the tables in `migrations/`.
+//!
+//! Nothing here knows Redis, and nothing here decides when to flush. All statements work on MySQL ≥ 8.0 and MariaDB ≥ 10.6.
+//! Whoever writes `thumb` or the counts locks the row of `flush_state` first, so such transactions come one after the other.
+
+mod apply;
+mod audit;
+mod cold;
+mod counts;
+mod error;
+mod kinds;
+mod migrate;
+mod pages;
+mod session;
+mod sized;
+mod stage;
+mod state;
+
+use std::time::Duration;
+
+use sqlx::MySqlPool;
+use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+
+pub use apply::{Applied, Chunk};
+pub use audit::{Audit, CountDifference};
+pub use cold::UserThumbs;
+pub use error::LedgerError;
+pub use pages::{CountCursor, CountRow, Page, ThumbCursor, ThumbRow};
+use session::Session;
+pub use state::{FlushState, Layout, Progress};
+
+/// Bounds of the use of MySQL.
+#[derive(Debug, Clone)]
+pub struct LedgerOptions {
+    /// Connections in the pool.
+    pub connections_max: u32,
+    /// Longest wait for a connection, the time to make a new one included.
+    pub acquire_timeout: Duration,
+    /// Longest wait for one statement; half of it is the longest wait for a row lock.
+    pub statement_timeout: Duration,
+}
+
+impl Default for LedgerOptions {
+    fn default() -> Self {
+        Self {
+            connections_max: 10,
+            acquire_timeout: Duration::from_secs(3),
+            statement_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A handle on the database; clones share its connections.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    pool: MySqlPool,
+    statement_timeout: Duration,
+}
+
+/// Prepared statements kept by a connection: more than all that stand in this module, in all their sizes.
+const STATEMENTS_MAX: usize = 128;
+
+impl Ledger {
+    /// Makes a handle without connecting yet; must be called inside of a tokio runtime.
+    pub fn connect(url: &str, options: LedgerOptions) -> Result<Self, LedgerError> {
+        if !["mysql://", "mariadb://"]
+            .iter()
+            .any(|scheme| url.starts_with(scheme))
+        {
+            return Err(LedgerError::Url("it must begin with mysql://"));
+        }
+        let connect: MySqlConnectOptions = url
+            .parse()
+            .map_err(|_| LedgerError::Url("it must be mysql://user:password@host:port/database"))?;
+        if connect.get_database().is_none_or(str::is_empty) {
+            return Err(LedgerError::Url("it names no database"));
+        }
+        let connect = connect
+            .charset("utf8mb4")
+            .timezone(Some("+00:00".to_owned()))
+            // The whole sql_mode is set below.
+            .pipes_as_concat(false)
+            .no_engine_substitution(false)
+            .statement_cache_capacity(STATEMENTS_MAX);
+        let connect = sqlx::ConnectOptions::disable_statement_logging(connect);
+        let lock_wait = (options.statement_timeout / 2).as_secs().max(1);
+        let pool = MySqlPoolOptions::new()
+            .max_connections(options.connections_max.max(1))
+            .acquire_timeout(options.acquire_timeout)
+            .after_connect(move |connection, _| {
+                Box::pin(async move { prepare_session(connection, lock_wait).await })
+            })
+            .connect_lazy_with(connect);
+        Ok(Self {
+            pool,
+            statement_timeout: options.statement_timeout,
+        })
+    }
+
+    /// Asks the server for a sign of life.
+    pub async fn ping(&self) -> Result<(), LedgerError> {
+        self.session().await?.text("DO 1").await
+    }
+
+    /// Closes all connections, after those in use have been given back.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    /// How many prepared statements one connection of the pool keeps: fewer than STATEMENTS_MAX, whatever it was asked.
+    #[doc(hidden)]
+    pub async fn statements_kept(&self) -> Result<usize, LedgerError> {
+        let connection = self.pool.acquire().await?;
+        Ok(sqlx::Connection::cached_statements_size(&*connection))
+    }
+
+    async fn session(&self) -> Result<Session, LedgerError> {
+        Ok(Session::new(
+            self.pool.acquire().await?,
+            self.statement_timeout,
+        ))
+    }
+}
+
+/// Makes a session independent of the server's and the account's defaults.
+async fn prepare_session(
+    connection: &mut sqlx::MySqlConnection,
+    lock_wait_seconds: u64,
+) -> Result<(), sqlx::Error> {
+    // READ COMMITTED: no gap locks, and each statement sees what was committed before it, also behind a row lock.
+    // sql_mode: what does not fit is an error, never a warning and a changed value.
+    let text = format!(
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+         SET SESSION sql_mode = 'STRICT_TRANS_TABLES,STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,\
+ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY', \
+         autocommit = 1, \
+         innodb_lock_wait_timeout = {lock_wait_seconds}, lock_wait_timeout = {lock_wait_seconds}"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(text))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Names and texts of the statements that answer requests, in their largest size: for EXPLAIN.
+pub fn request_statements() -> Vec<(&'static str, String)> {
+    cold::statements()
+}
