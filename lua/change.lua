@@ -1,0 +1,93 @@
+-- The body of thumb.lua and unthumb.lua; `WANTED` stands above.
+local call, sub, byte, match, format = redis.call, string.sub, string.byte, string.match, string.format
+local meta, slices, slice = KEYS[1], KEYS[2], KEYS[3]
+local open = ARGV[1]
+
+local m = call('HMGET', meta, 'clock', 'sealed', 'done', 'barrier', 'generation', 'partitions')
+local generation = m[5]
+if not generation then return {2} end
+if m[6] ~= ARGV[3] then return {3, tonumber(m[6])} end
+
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+local clock, sealed, done = tonumber(m[1]), tonumber(m[2]), tonumber(m[3])
+if now <= clock then now = clock + 1 end
+
+local slice_us = ARGV[2] * 1000
+local start = (now - now % slice_us) / 1000
+if start <= sealed then start = sealed + 1 end
+if start ~= tonumber(open) then return {1, start} end
+
+local recovering = done < tonumber(m[4])
+local out = {0, generation, sealed}
+local counts, changed = {}, {}
+local entries = {}
+local version = now - 1
+
+for i = 0, (#KEYS - 3) / 2 - 1 do
+  local user_key, count_key = KEYS[4 + 2 * i], KEYS[5 + 2 * i]
+  local user, target, known = ARGV[4 + 3 * i], ARGV[5 + 3 * i], ARGV[6 + 3 * i]
+  local u = call('HMGET', user_key, '#', target)
+  local marker, have = u[1], u[2]
+  local user_cold = not marker or sub(marker, 1, 16) ~= generation
+  local n = counts[count_key]
+  if n == nil then
+    local v = call('GET', count_key)
+    n = v and sub(v, 1, 16) == generation and tonumber(match(v, '^%-?%d+', 17))
+    counts[count_key] = n
+  end
+
+  local code
+  if user_cold or not n then
+    code = recovering and 5 or (user_cold and (n and 2 or 4) or 3)
+  else
+    local thumbed
+    if have then
+      thumbed = byte(have) ~= 45 -- a minus sign
+    elseif sub(marker, 17, 17) == 'c' then
+      thumbed = false
+    elseif sub(known, 1, 16) == generation and done <= tonumber(match(known, '^%d+', 17)) then
+      thumbed = sub(known, -1) == '1'
+    end
+    if thumbed == nil then
+      code = 6
+    elseif thumbed == WANTED then
+      code = -1
+    else
+      code = 1
+      version = version + 1
+      local dirty = sub(marker, 18)
+      local value = format(WANTED and '%.0f' or '-%.0f', version)
+      if WANTED or sub(marker, 17, 17) ~= 'c' then
+        if dirty == open then
+          call('HSET', user_key, target, value)
+        else
+          call('HSET', user_key, target, value, '#', sub(marker, 1, 17) .. open)
+        end
+      else
+        if dirty ~= open then call('HSET', user_key, '#', sub(marker, 1, 17) .. open) end
+        call('HDEL', user_key, target)
+      end
+      if dirty == '0' then call('PERSIST', user_key) end
+      entries[#entries + 1] = user .. ' ' .. target
+      entries[#entries + 1] = value
+      n = WANTED and n + 1 or n - 1
+      counts[count_key], changed[count_key] = n, true
+    end
+  end
+  out[#out + 1] = code
+  out[#out + 1] = n or 0
+end
+
+if #entries > 0 then
+  for i = 1, #entries, 1000 do
+    call('HSET', slice, unpack(entries, i, math.min(i + 999, #entries)))
+  end
+  -- Without a TTL: that is the pin.
+  for key in pairs(changed) do
+    call('SET', key, generation .. format('%.0f', counts[key]) .. ':' .. open)
+  end
+  call('ZADD', slices, open, open)
+  call('HSET', meta, 'clock', format('%.0f', version))
+end
+return out

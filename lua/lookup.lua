@@ -1,0 +1,44 @@
+#!lua flags=no-writes
+-- Reads one user's states and one partition's part of the counts of 1 to N targets.
+-- KEYS 1 meta, 2 user (the meta key again if there is none); then the counts
+-- ARGV 1 partitions, 2 '1' if there is a user; then the targets
+-- Answers {0, generation, sealed, recovering (1 or 0), then per target a state and a count}, or {2}: uninitialised; {3, n}: n partitions
+-- States 1 thumbed, 0 not, 2 not held by a partial user, 3 cold, 4 no user. A cold count is nil.
+local m = redis.call('HMGET', KEYS[1], 'sealed', 'done', 'barrier', 'generation', 'partitions')
+local generation = m[4]
+if not generation then return {2} end
+if m[5] ~= ARGV[1] then return {3, tonumber(m[5])} end
+
+local targets = #KEYS - 2
+local marker, states = nil, {}
+if ARGV[2] == '1' then
+  marker = redis.call('HGET', KEYS[2], '#')
+  if marker and string.sub(marker, 1, 16) == generation then
+    states = redis.call('HMGET', KEYS[2], unpack(ARGV, 3))
+  else
+    marker = false
+  end
+end
+local absent = 4
+if marker == false then
+  absent = 3
+elseif marker then
+  absent = string.sub(marker, 17, 17) == 'c' and 0 or 2
+end
+
+local counts = redis.call('MGET', unpack(KEYS, 3))
+local out = {0, generation, tonumber(m[1]), tonumber(m[2]) < tonumber(m[3]) and 1 or 0}
+for i = 1, targets do
+  local have, count = states[i], counts[i]
+  if have then
+    out[#out + 1] = string.byte(have) == 45 and 0 or 1
+  else
+    out[#out + 1] = absent
+  end
+  if count and string.sub(count, 1, 16) == generation then
+    out[#out + 1] = tonumber(string.match(count, '^%-?%d+', 17))
+  else
+    out[#out + 1] = false
+  end
+end
+return out

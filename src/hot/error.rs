@@ -1,0 +1,84 @@
+//! What can go wrong on the way to Redis and back, by what the caller may do next.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+/// An error of Redis.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum HotError {
+    /// The call did not reach Redis: nothing was done.
+    #[error("redis cannot be reached")]
+    Unreachable(#[source] RedisError),
+    /// The reply was lost or too late: it may have been done.
+    #[error("redis did not answer in time")]
+    Unknown(#[source] Option<RedisError>),
+    /// Redis is over its memory limit and refused the call whole.
+    #[error("redis is full")]
+    Full,
+    /// Redis refuses for now (loading, read-only replica, persistence trouble): nothing was done.
+    #[error("redis refuses for now")]
+    Refused(#[source] RedisError),
+    /// Too many operations wait for Redis in this process: nothing was done.
+    #[error("too many operations wait for redis")]
+    QueueFull,
+    /// Another slice was open each time: nothing was done.
+    #[error("slices moved too often")]
+    MovedTooOften,
+    /// The keys are laid out for another number of partitions.
+    #[error("the keys in redis are laid out for {found} partitions, not {wanted}")]
+    Layout {
+        /// In Redis.
+        found: i64,
+        /// In the settings.
+        wanted: u16,
+    },
+    /// A reply that no script of thumbd gives, or any other error of the server.
+    #[error("redis answered something unexpected: {0}")]
+    Protocol(String),
+}
+
+impl HotError {
+    /// Whether the same call may succeed later without anybody's doing.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Unreachable(_)
+            | Self::Unknown(_)
+            | Self::Full
+            | Self::Refused(_)
+            | Self::QueueFull
+            | Self::MovedTooOften => true,
+            Self::Layout { .. } | Self::Protocol(_) => false,
+        }
+    }
+
+    /// Whether it is certain that nothing was done.
+    pub fn nothing_done(&self) -> bool {
+        !matches!(self, Self::Unknown(_) | Self::Protocol(_))
+    }
+}
+
+impl From<RedisError> for HotError {
+    fn from(error: RedisError) -> Self {
+        if error.is_connection_refusal() {
+            return Self::Unreachable(error);
+        }
+        match error.kind() {
+            ErrorKind::Server(
+                ServerErrorKind::BusyLoading
+                | ServerErrorKind::ReadOnly
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::TryAgain,
+            ) => Self::Refused(error),
+            ErrorKind::Extension => match error.code() {
+                Some("OOM") => Self::Full,
+                Some("BUSY" | "MISCONF" | "NOREPLICAS") => Self::Refused(error),
+                _ => Self::Protocol(error.to_string()),
+            },
+            ErrorKind::AuthenticationFailed
+            | ErrorKind::InvalidClientConfig
+            | ErrorKind::Client => Self::Unreachable(error),
+            ErrorKind::Io => Self::Unknown(Some(error)),
+            _ => Self::Protocol(error.to_string()),
+        }
+    }
+}

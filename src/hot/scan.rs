@@ -1,0 +1,155 @@
+//! Reads through all keys of a kind with SCAN: leftover slices for the compensator, residents for `verify`.
+
+use redis::Value;
+
+use super::reply::Reply;
+use super::{Hot, HotError};
+use crate::domain::{SliceId, Target, UserId};
+use crate::limits::SCAN_PAGE;
+
+/// A user or a count that is resident.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resident {
+    /// A user.
+    User {
+        /// Who.
+        user: UserId,
+        /// Whether an absent target means "not liked".
+        complete: bool,
+        /// Targets with their signed versions.
+        thumbs: Vec<(Target, i64)>,
+        /// The last slice with an operation that MySQL may not have.
+        dirty: SliceId,
+    },
+    /// A count.
+    Count {
+        /// What.
+        target: Target,
+        /// This partition's part.
+        part: i64,
+        /// The last slice with an operation that MySQL may not have.
+        dirty: SliceId,
+    },
+}
+
+impl Hot {
+    /// All slices of a partition that are there, listed or not.
+    pub async fn slices_found(&self, partition: u16) -> Result<Vec<SliceId>, HotError> {
+        let mut found = Vec::new();
+        let mut cursor = 0;
+        loop {
+            let (next, names) = self.scan_page(partition, "slice", cursor).await?;
+            found.extend(names.iter().filter_map(|id| id.parse().ok().map(SliceId)));
+            cursor = next;
+            if cursor == 0 {
+                found.sort_unstable();
+                found.dedup();
+                return Ok(found);
+            }
+        }
+    }
+
+    /// One page of the residents of the current generation: the cursor to go on with (0: the end), and who was there. One may come twice.
+    pub async fn residents_page(
+        &self,
+        partition: u16,
+        users: bool,
+        cursor: u64,
+    ) -> Result<(u64, Vec<Resident>), HotError> {
+        let keys = self.keys(partition);
+        let (next, names) = self
+            .scan_page(partition, if users { "user" } else { "count" }, cursor)
+            .await?;
+        let generation = self.peek(partition).await?.generation.unwrap_or_default();
+        let mut residents = Vec::with_capacity(names.len());
+        for name in names {
+            let resident = if users {
+                let Ok(user) = UserId::parse(name) else {
+                    continue;
+                };
+                let mut command = redis::cmd("HGETALL");
+                command.arg(keys.user(&user));
+                decode_user(user, self.job_command(&command).await?, &generation)
+            } else {
+                let Ok(target) = Target::parse(&name) else {
+                    continue;
+                };
+                let mut command = redis::cmd("GET");
+                command.arg(keys.count(&target));
+                decode_count(target, &self.job_command(&command).await?, &generation)
+            };
+            residents.extend(resident);
+        }
+        Ok((next, residents))
+    }
+
+    /// Names behind the type, of the keys of one type.
+    async fn scan_page(
+        &self,
+        partition: u16,
+        of: &str,
+        cursor: u64,
+    ) -> Result<(u64, Vec<String>), HotError> {
+        let keys = self.keys(partition);
+        let mut command = redis::cmd("SCAN");
+        command
+            .arg(cursor)
+            .arg("MATCH")
+            .arg(keys.pattern(of))
+            .arg("COUNT")
+            .arg(SCAN_PAGE);
+        let mut reply = Reply::new(self.job_command(&command).await?)?;
+        let next = reply
+            .text()?
+            .parse()
+            .map_err(|_| HotError::Protocol("a cursor is not a number".into()))?;
+        let mut names = Reply::new(reply.next()?)?;
+        let mut found = Vec::with_capacity(names.left());
+        while names.left() > 0 {
+            found.extend(keys.rest(of, &names.text()?).map(str::to_owned));
+        }
+        Ok((next, found))
+    }
+}
+
+fn decode_user(user: UserId, value: Value, generation: &str) -> Option<Resident> {
+    let values = match value {
+        Value::Array(values) => values,
+        Value::Map(pairs) => pairs.into_iter().flat_map(|(k, v)| [k, v]).collect(),
+        _ => return None,
+    };
+    let texts: Vec<&str> = values.iter().filter_map(text).collect();
+    let mut marker = None;
+    let mut thumbs = Vec::new();
+    for pair in texts.chunks_exact(2) {
+        if pair[0] == "#" {
+            marker = pair[1].strip_prefix(generation);
+        } else if let (Ok(target), Ok(version)) = (Target::parse(pair[0]), pair[1].parse()) {
+            thumbs.push((target, version));
+        }
+    }
+    let marker = marker?;
+    Some(Resident::User {
+        user,
+        complete: marker.starts_with('c'),
+        thumbs,
+        dirty: SliceId(marker.get(1..)?.parse().ok()?),
+    })
+}
+
+fn decode_count(target: Target, value: &Value, generation: &str) -> Option<Resident> {
+    let (part, dirty) = text(value)?.strip_prefix(generation)?.split_once(':')?;
+    Some(Resident::Count {
+        target,
+        part: part.parse().ok()?,
+        dirty: SliceId(dirty.parse().ok()?),
+    })
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}

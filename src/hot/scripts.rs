@@ -1,0 +1,108 @@
+//! The scripts in `lua/`: their texts, their hashes, and the call that loads one where Redis does not have it.
+
+use std::sync::LazyLock;
+
+use redis::aio::ConnectionManager;
+use redis::{Cmd, ErrorKind, RedisResult, Script as RedisScript, ServerErrorKind, Value};
+
+use super::HotError;
+
+/// A script and the hash by which Redis knows it.
+pub(super) struct Script {
+    text: &'static str,
+    hash: String,
+}
+
+macro_rules! scripts {
+    ($($name:ident = $($file:literal)+;)*) => {
+        $(pub(super) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(concat!($(include_str!(concat!("../../lua/", $file))),+)));)*
+        /// Name, text and number of the files in `lua/`, for tests.
+        #[cfg(test)]
+        pub(super) const TEXTS: &[(&str, &str)] =
+            &[$((stringify!($name), concat!($(include_str!(concat!("../../lua/", $file))),+))),*];
+    };
+}
+
+scripts! {
+    THUMB = "thumb.lua" "change.lua";
+    UNTHUMB = "unthumb.lua" "change.lua";
+    LOOKUP = "lookup.lua";
+    FILL = "fill.lua";
+    RENEW = "renew.lua";
+    PEEK = "peek.lua";
+    SEAL = "seal.lua";
+    MARK = "mark.lua";
+    UNPIN = "unpin.lua";
+    DROP = "drop.lua";
+    RESET = "reset.lua";
+    ADOPT = "adopt.lua";
+    LEASE = "lease.lua";
+}
+
+impl Script {
+    fn new(text: &'static str) -> Self {
+        Self {
+            text,
+            hash: RedisScript::new(text).get_hash().to_owned(),
+        }
+    }
+
+    /// Begins a call with this many keys; keys and then arguments follow with `arg`.
+    pub(super) fn call(&self, keys: usize) -> Cmd {
+        let mut call = Cmd::with_capacity(4 + keys * 2, 256 + keys * 64);
+        call.arg("EVALSHA").arg(&self.hash).arg(keys);
+        call
+    }
+
+    /// Sends a call; loads the script and sends it again if Redis did not have it: then nothing was done the first time.
+    pub(super) async fn send(
+        &self,
+        connection: &ConnectionManager,
+        call: &Cmd,
+    ) -> Result<Value, HotError> {
+        let mut connection = connection.clone();
+        match checked(connection.send_packed_command(call).await) {
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                let mut load = redis::cmd("SCRIPT");
+                load.arg("LOAD").arg(self.text);
+                checked(connection.send_packed_command(&load).await)?;
+                Ok(checked(connection.send_packed_command(call).await)?)
+            }
+            other => Ok(other?),
+        }
+    }
+}
+
+/// An error of the server is a value to the connection.
+pub(super) fn checked(result: RedisResult<Value>) -> RedisResult<Value> {
+    match result {
+        Ok(Value::ServerError(error)) => Err(error.into()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_declare_flags_and_what_they_take_and_answer() {
+        for (name, text) in TEXTS {
+            assert!(text.starts_with("#!lua"), "{name} has no flags line");
+            for part in ["-- KEYS", "-- ARGV"] {
+                assert!(text.contains(part), "{name} does not say {part}");
+            }
+            assert!(
+                text.to_lowercase().contains("-- answers") || text.contains("and answers"),
+                "{name} does not say what it answers"
+            );
+        }
+    }
+
+    #[test]
+    fn every_file_in_lua_is_a_script_or_the_body_of_two() {
+        let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).unwrap();
+        assert_eq!(files.count(), TEXTS.len() + 1);
+    }
+}

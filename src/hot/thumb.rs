@@ -1,0 +1,208 @@
+//! Calls of `thumb.lua` and `unthumb.lua`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redis::aio::ConnectionManager;
+
+use super::keys::Keys;
+use super::reply::Reply;
+use super::scripts::{THUMB, UNTHUMB};
+use super::{Hot, HotError, HotOptions, Moment, bounded};
+use crate::domain::{Target, UserId};
+use crate::limits::MOVED_RETRIES_MAX;
+
+/// What MySQL says of a target that a partial user does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// When the script said that it is not held.
+    pub at: Moment,
+    /// Whether there is a thumbed row.
+    pub thumbed: bool,
+}
+
+/// An operation of one direction.
+#[derive(Debug, Clone)]
+pub struct Thumb {
+    /// Who.
+    pub user: UserId,
+    /// What.
+    pub target: Target,
+    /// Only for a repetition after [`Answer::NotHeld`].
+    pub known: Option<Known>,
+}
+
+/// What the script did with an operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The state is as wanted.
+    Done {
+        /// Whether it was not so before.
+        changed: bool,
+        /// This partition's part of the target's count, afterwards.
+        part: i64,
+    },
+    /// Load what is cold and come again.
+    Cold {
+        /// The user is cold.
+        user: bool,
+        /// The count is cold.
+        count: bool,
+        /// When this was so.
+        at: Moment,
+    },
+    /// The user is partial and does not hold the target: ask MySQL and come again.
+    NotHeld {
+        /// When this was so.
+        at: Moment,
+    },
+    /// What was unflushed when the partition was found damaged has not landed yet, and this needs MySQL.
+    Recovering,
+    /// The partition is empty.
+    Uninitialised,
+}
+
+/// One partition's way into Redis.
+#[derive(Clone)]
+pub(super) struct Line(Arc<LineInner>);
+
+struct LineInner {
+    options: HotOptions,
+    keys: Keys,
+    meta: String,
+    slices: String,
+    connection: ConnectionManager,
+    /// The slice that was open last; the script says when it no longer is.
+    open: AtomicU64,
+}
+
+impl Line {
+    pub(super) fn new(options: &HotOptions, keys: Keys, connection: ConnectionManager) -> Self {
+        Self(Arc::new(LineInner {
+            options: options.clone(),
+            meta: keys.meta(),
+            slices: keys.slices(),
+            keys,
+            connection,
+            open: AtomicU64::new(0),
+        }))
+    }
+
+    /// Runs operations of one direction in one script call, in their order. Only outcomes that are known are repeated here.
+    pub(super) async fn call(
+        &self,
+        thumb: bool,
+        operations: &[&Thumb],
+    ) -> Result<Vec<Answer>, HotError> {
+        let line = &*self.0;
+        let script = if thumb { &*THUMB } else { &*UNTHUMB };
+        for _ in 0..=MOVED_RETRIES_MAX {
+            let open = line.open.load(Ordering::Relaxed);
+            let mut call = script.call(3 + 2 * operations.len());
+            call.arg(&line.meta)
+                .arg(&line.slices)
+                .arg(line.keys.slice(crate::domain::SliceId(open)));
+            for operation in operations {
+                call.arg(line.keys.user(&operation.user))
+                    .arg(line.keys.count(&operation.target));
+            }
+            call.arg(open)
+                .arg(line.options.slice_ms)
+                .arg(line.options.partitions);
+            for operation in operations {
+                call.arg(operation.user.as_str())
+                    .arg(operation.target.as_str());
+                match &operation.known {
+                    None => call.arg(""),
+                    Some(known) => call.arg(format!(
+                        "{}{}:{}",
+                        known.at.generation,
+                        known.at.sealed,
+                        u8::from(known.thumbed)
+                    )),
+                };
+            }
+            let value = bounded(&line.options, 1, script.send(&line.connection, &call)).await?;
+            let mut reply = Reply::new(value)?;
+            match reply.int()? {
+                0 => return answers(reply, operations.len()),
+                1 => line.open.store(reply.unsigned()?, Ordering::Relaxed),
+                2 => return Ok(vec![Answer::Uninitialised; operations.len()]),
+                _ => {
+                    return Err(HotError::Layout {
+                        found: reply.int()?,
+                        wanted: line.options.partitions,
+                    });
+                }
+            }
+        }
+        Err(HotError::MovedTooOften)
+    }
+}
+
+fn answers(mut reply: Reply, count: usize) -> Result<Vec<Answer>, HotError> {
+    let generation = reply.text()?;
+    let sealed = reply.unsigned()?;
+    let at = || Moment {
+        generation: generation.clone(),
+        sealed,
+    };
+    if reply.left() != 2 * count {
+        return Err(HotError::Protocol("a reply has another length".into()));
+    }
+    (0..count)
+        .map(|_| {
+            let (code, part) = (reply.int()?, reply.int()?);
+            let cold = |user, count| Answer::Cold {
+                user,
+                count,
+                at: at(),
+            };
+            Ok(match code {
+                1 | -1 => Answer::Done {
+                    changed: code == 1,
+                    part,
+                },
+                2 => cold(true, false),
+                3 => cold(false, true),
+                4 => cold(true, true),
+                5 => Answer::Recovering,
+                6 => Answer::NotHeld { at: at() },
+                other => return Err(HotError::Protocol(format!("code {other}"))),
+            })
+        })
+        .collect()
+}
+
+impl Hot {
+    /// One operation; it shares a script call with others of the same moment.
+    pub async fn thumb(
+        &self,
+        partition: u16,
+        thumb: bool,
+        operation: Thumb,
+    ) -> Result<Answer, HotError> {
+        let part = self.part(partition);
+        let gatherer = if thumb { &part.thumbs } else { &part.unthumbs };
+        gatherer.run(operation).await
+    }
+
+    /// Many operations of one direction, in calls of bounded size, in their order. An error belongs to the operations of its call.
+    pub async fn thumb_many(
+        &self,
+        partition: u16,
+        thumb: bool,
+        operations: &[Thumb],
+    ) -> Vec<Result<Answer, HotError>> {
+        let line = &self.part(partition).line;
+        let mut results = Vec::with_capacity(operations.len());
+        for chunk in operations.chunks(self.0.options.gather_operations_max) {
+            let refs: Vec<&Thumb> = chunk.iter().collect();
+            match line.call(thumb, &refs).await {
+                Ok(answers) => results.extend(answers.into_iter().map(Ok)),
+                Err(error) => results.extend(chunk.iter().map(|_| Err(error.clone()))),
+            }
+        }
+        results
+    }
+}
