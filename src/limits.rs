@@ -30,8 +30,11 @@ pub const SLICE_READS_MAX: usize = 3;
 
 /// Arms of one CASE: 250 were fastest, 5 000 cost 3.5 times as much per row.
 pub const CASE_ARMS_MAX: usize = 250;
-/// Rows of one multi-row INSERT into the staging table: 6 placeholders each, far below the protocol's 65 535.
-pub const STAGE_ROWS_MAX: usize = 512;
+/// Rows of one multi-row INSERT into the staging table: more were no faster, and 256 with short ids fit into `STATEMENT_BYTES_MAX`.
+pub const STAGE_ROWS_MAX: usize = 256;
+/// Bytes of the arguments of one statement, where it can be cut: what fits into one TLS record (16 KB) is sent at once. Of more,
+/// the rest waits 40 ms for the other side's delayed acknowledgement, because sqlx leaves Nagle's algorithm on.
+pub const STATEMENT_BYTES_MAX: usize = 15_000;
 /// How often a transaction begins again after a deadlock or lock wait timeout before the run fails.
 pub const TRANSACTION_TRIES_MAX: usize = 5;
 

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
-use super::sized::{Sized, list};
+use super::sized::{Sized, light, list};
 use super::{Ledger, LedgerError};
 use crate::domain::{IdError, Kind, Target, UserId, Version};
 use crate::limits::COLD_KEYS_PER_QUERY_MAX;
@@ -117,7 +117,7 @@ impl Ledger {
     ) -> Result<Vec<UserThumbs>, LedgerError> {
         let mut session = self.session().await?;
         let mut answers = Vec::with_capacity(users.len());
-        for piece in USERS.padded(users.len()) {
+        for piece in USERS.padded(users.len(), light) {
             // One row more than wanted tells whether there are more.
             let limit = rows_max as u64 + 1;
             let mut statement = piece.statement();
@@ -158,7 +158,7 @@ impl Ledger {
     ) -> Result<Vec<Option<(bool, Version)>>, LedgerError> {
         let mut session = self.session().await?;
         let mut answers = vec![None; pairs.len()];
-        for piece in STATES.padded(pairs.len()) {
+        for piece in STATES.padded(pairs.len(), light) {
             let mut statement = piece.statement();
             for (user, target) in &pairs[piece.range.clone()] {
                 statement = statement
@@ -218,7 +218,7 @@ impl Ledger {
         let mut session = self.session().await?;
         let mut found: HashMap<(&str, String), i64> = HashMap::with_capacity(targets.len());
         for (kind, ids) in kinds {
-            for piece in sized.padded(ids.len()) {
+            for piece in sized.padded(ids.len(), light) {
                 let mut statement = piece.statement().bind(kind);
                 for number in numbers {
                     statement = statement.bind(*number);

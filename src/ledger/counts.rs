@@ -117,7 +117,7 @@ impl Table {
         moves: &[(&str, i64)],
     ) -> Result<(), LedgerError> {
         let mut there = Vec::with_capacity(moves.len());
-        for piece in self.lock.padded(moves.len()) {
+        for piece in self.lock.padded(moves.len(), |at| weight(&moves[at])) {
             let mut statement = bind_common(piece.statement(), common);
             statement = bind_targets(statement, &piece, moves);
             for row in session.fetch_all(statement).await? {
@@ -140,7 +140,10 @@ impl Table {
         common: &[u16],
         moves: &[(&str, i64)],
     ) -> Result<(), LedgerError> {
-        for piece in self.update.padded(moves.len()) {
+        for piece in self
+            .update
+            .padded(moves.len(), |at| 2 * weight(&moves[at]) + 10)
+        {
             let mut statement = piece.statement();
             for (target, difference) in &moves[piece.range.clone()] {
                 statement = statement.bind(*target).bind(*difference);
@@ -160,7 +163,7 @@ impl Table {
         common: &[u16],
         moves: &[(&str, i64)],
     ) -> Result<(), LedgerError> {
-        for piece in self.insert.exact(moves.len()) {
+        for piece in self.insert.exact(moves.len(), |at| weight(&moves[at]) + 18) {
             let mut statement = piece.statement();
             for (target, difference) in &moves[piece.range.clone()] {
                 statement = bind_common(statement, common)
@@ -171,6 +174,11 @@ impl Table {
         }
         Ok(())
     }
+}
+
+/// A target as an argument: its length, its bytes and two of type.
+fn weight((target, _): &(&str, i64)) -> usize {
+    target.len() + 3
 }
 
 fn bind_common(mut statement: Statement, common: &[u16]) -> Statement {

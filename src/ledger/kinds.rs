@@ -8,7 +8,7 @@ use sqlx::Row;
 
 use super::LedgerError;
 use super::session::Session;
-use super::sized::{Sized, list};
+use super::sized::{Sized, light, list};
 
 /// Numbers of the kinds that are asked for; an unused place asks for '', which is no kind.
 static NUMBERS: LazyLock<Sized> = LazyLock::new(|| {
@@ -44,7 +44,7 @@ pub(super) async fn numbers(
 
 async fn read(session: &mut Session, names: &[&str]) -> Result<HashMap<String, u16>, LedgerError> {
     let mut found = HashMap::new();
-    for piece in NUMBERS.padded(names.len()) {
+    for piece in NUMBERS.padded(names.len(), light) {
         let mut statement = piece.statement();
         for name in &names[piece.range.clone()] {
             statement = statement.bind(*name);

@@ -36,7 +36,7 @@ pub struct LedgerOptions {
     pub connections_max: u32,
     /// Longest wait for a connection, the time to make a new one included.
     pub acquire_timeout: Duration,
-    /// Longest wait for one statement; half of it is the longest wait for a row lock.
+    /// Longest wait for one statement; a quarter of it, in whole seconds and at least one, is the longest wait for a row lock.
     pub statement_timeout: Duration,
 }
 
@@ -83,7 +83,7 @@ impl Ledger {
             .no_engine_substitution(false)
             .statement_cache_capacity(STATEMENTS_MAX);
         let connect = sqlx::ConnectOptions::disable_statement_logging(connect);
-        let lock_wait = (options.statement_timeout / 2).as_secs().max(1);
+        let lock_wait = (options.statement_timeout / 4).as_secs().max(1);
         let pool = MySqlPoolOptions::new()
             .max_connections(options.connections_max.max(1))
             .acquire_timeout(options.acquire_timeout)

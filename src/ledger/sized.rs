@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sqlx::AssertSqlSafe;
 
 use super::session::Statement;
+use crate::limits::STATEMENT_BYTES_MAX;
 
 /// One statement's texts by the number of items they take, smallest first.
 pub(super) struct Sized {
@@ -41,36 +42,57 @@ impl Sized {
         }
     }
 
-    /// Cuts `len` items so that the smallest statement that holds what is left takes it.
-    pub(super) fn padded(&self, len: usize) -> impl Iterator<Item = Piece<'_>> {
-        self.cut(len, |left| {
-            self.texts
-                .iter()
-                .find(|(size, _)| *size >= left)
-                .or(self.texts.last())
+    /// Cuts `len` items so that the smallest statement that holds what is left takes it. `bytes` says how much an item
+    /// weighs; what is too heavy for one statement is cut into several.
+    pub(super) fn padded(
+        &self,
+        len: usize,
+        bytes: impl Fn(usize) -> usize,
+    ) -> impl Iterator<Item = Piece<'_>> {
+        self.cut(len, move |range| {
+            let left = range.len();
+            let holds = self.texts.iter().find(|(size, _)| *size >= left);
+            match holds {
+                Some(one) if weight(range.clone(), &bytes) <= STATEMENT_BYTES_MAX => Some(one),
+                _ => self.largest_within(range, &bytes),
+            }
         })
     }
 
-    /// Cuts `len` items without padding: the largest statement that is not too large, down to single items.
-    pub(super) fn exact(&self, len: usize) -> impl Iterator<Item = Piece<'_>> {
-        self.cut(len, |left| {
-            self.texts.iter().rev().find(|(size, _)| *size <= left)
-        })
+    /// Cuts `len` items without padding: the largest statement that is neither too large nor too heavy, down to single items.
+    pub(super) fn exact(
+        &self,
+        len: usize,
+        bytes: impl Fn(usize) -> usize,
+    ) -> impl Iterator<Item = Piece<'_>> {
+        self.cut(len, move |range| self.largest_within(range, &bytes))
+    }
+
+    fn largest_within(
+        &self,
+        range: Range<usize>,
+        bytes: impl Fn(usize) -> usize,
+    ) -> Option<&(usize, Arc<str>)> {
+        let fits = |size: usize| {
+            size <= range.len()
+                && weight(range.start..range.start + size, &bytes) <= STATEMENT_BYTES_MAX
+        };
+        let found = self.texts.iter().rev().find(|(size, _)| fits(*size));
+        found.or(self.texts.first())
     }
 
     fn cut<'a>(
         &'a self,
         len: usize,
-        choose: impl Fn(usize) -> Option<&'a (usize, Arc<str>)>,
+        choose: impl Fn(Range<usize>) -> Option<&'a (usize, Arc<str>)>,
     ) -> impl Iterator<Item = Piece<'a>> {
         let mut start = 0;
         std::iter::from_fn(move || {
-            let left = len - start;
-            if left == 0 {
+            if start == len {
                 return None;
             }
-            let (size, text) = choose(left)?;
-            let end = start + left.min(*size);
+            let (size, text) = choose(start..len)?;
+            let end = len.min(start + size);
             let range = start..end;
             start = end;
             Some(Piece {
@@ -85,6 +107,15 @@ impl Sized {
     pub(super) fn largest(&self) -> &str {
         self.texts.last().map_or("", |(_, text)| text)
     }
+}
+
+fn weight(range: Range<usize>, bytes: impl Fn(usize) -> usize) -> usize {
+    range.map(bytes).sum()
+}
+
+/// For lists whose largest statement is light enough in any case that matters.
+pub(super) fn light(_item: usize) -> usize {
+    0
 }
 
 /// `item` as often as told, with commas.
@@ -103,11 +134,11 @@ mod tests {
     #[test]
     fn lists_are_padded_to_the_next_size() {
         let sized = Sized::new(&[1, 8, 64], |size| size.to_string());
-        assert_eq!(cut(sized.padded(0)), []);
-        assert_eq!(cut(sized.padded(1)), [(0..1, 0)]);
-        assert_eq!(cut(sized.padded(9)), [(0..9, 55)]);
+        assert_eq!(cut(sized.padded(0, light)), []);
+        assert_eq!(cut(sized.padded(1, light)), [(0..1, 0)]);
+        assert_eq!(cut(sized.padded(9, light)), [(0..9, 55)]);
         assert_eq!(
-            cut(sized.padded(130)),
+            cut(sized.padded(130, light)),
             [(0..64, 0), (64..128, 0), (128..130, 6)]
         );
     }
@@ -115,7 +146,25 @@ mod tests {
     #[test]
     fn rows_are_cut_without_padding() {
         let sized = Sized::new(&[1, 8], |size| size.to_string());
-        assert_eq!(cut(sized.exact(0)), []);
-        assert_eq!(cut(sized.exact(10)), [(0..8, 0), (8..9, 0), (9..10, 0)]);
+        assert_eq!(cut(sized.exact(0, light)), []);
+        assert_eq!(
+            cut(sized.exact(10, light)),
+            [(0..8, 0), (8..9, 0), (9..10, 0)]
+        );
+    }
+
+    #[test]
+    fn heavy_items_are_cut_into_more_pieces() {
+        let sized = Sized::new(&[1, 8], |size| size.to_string());
+        let heavy = |item| if item < 8 { STATEMENT_BYTES_MAX / 4 } else { 1 };
+        let ones = |range: Range<usize>| range.map(|at| (at..at + 1, 0)).collect::<Vec<_>>();
+        let mut want = ones(0..5);
+        want.push((5..10, 3));
+        assert_eq!(cut(sized.padded(10, heavy)), want);
+        let mut want = ones(0..5);
+        want.push((5..13, 0));
+        assert_eq!(cut(sized.exact(13, heavy)), want);
+        let too_heavy = |_| STATEMENT_BYTES_MAX + 1;
+        assert_eq!(cut(sized.exact(2, too_heavy)), ones(0..2));
     }
 }

@@ -32,6 +32,11 @@ impl<'a> StageRow<'a> {
         }
     }
 
+    /// What it weighs as arguments: the ids with their lengths, the numbers, and two bytes of type for each.
+    fn bytes(&self) -> usize {
+        self.user.len() + self.target.len() + 2 + 4 + 2 + 1 + 8 + 6 * 2
+    }
+
     /// The primary key of its row in `thumb`.
     pub(super) fn key(&self) -> (&'a str, u16, &'a str) {
         (self.user, self.kind_id, self.target)
@@ -49,7 +54,7 @@ const CREATE: &str = "CREATE TEMPORARY TABLE IF NOT EXISTS thumb_stage (
 ) ENGINE = MEMORY";
 
 static FILL: LazyLock<Sized> = LazyLock::new(|| {
-    Sized::new(&[1, 8, 64, STAGE_ROWS_MAX], |size| {
+    Sized::new(&[1, 8, 64, 128, STAGE_ROWS_MAX], |size| {
         format!(
             "INSERT INTO thumb_stage (seq, user_id, kind_id, target_id, thumbed, version) VALUES {}",
             list("(?,?,?,?,?,?)", size)
@@ -61,7 +66,7 @@ static FILL: LazyLock<Sized> = LazyLock::new(|| {
 pub(super) async fn fill(session: &mut Session, rows: &[StageRow<'_>]) -> Result<(), LedgerError> {
     session.text(CREATE).await?;
     clear(session).await?;
-    for piece in FILL.exact(rows.len()) {
+    for piece in FILL.exact(rows.len(), |seq| rows[seq].bytes()) {
         let mut statement = piece.statement();
         for seq in piece.range {
             let row = &rows[seq];

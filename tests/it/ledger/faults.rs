@@ -70,7 +70,7 @@ async fn a_deadlock_is_tried_again() {
 
 #[tokio::test]
 async fn a_lock_that_is_never_given_back_ends_the_attempt_and_nothing_else() {
-    let t = TestLedger::with(1, impatient(Duration::from_secs(2))).await;
+    let t = TestLedger::with(1, impatient(Duration::from_secs(5))).await;
     let other = t.hold().await;
     let chunk = t.chunk(20, &[("u1 blog:1", -21), ("u2 blog:1", 22)]);
     let error = t.ledger.apply(&chunk).await.unwrap_err();
