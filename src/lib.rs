@@ -9,4 +9,6 @@ pub mod domain;
 pub mod hot;
 pub mod ledger;
 pub mod limits;
+pub mod service;
+pub mod steps;
 pub mod telemetry;

@@ -11,6 +11,8 @@ pub const BATCH_OPERATIONS_MAX: usize = 1000;
 pub const MOVED_RETRIES_MAX: usize = 5;
 /// How often an operation or a read loads what is cold before the caller gets 503 or `null`: a second round is rare, a third is a race lost twice.
 pub const COLD_ROUNDS_MAX: usize = 8;
+/// Pause between two looks at a recovering partition.
+pub const RECOVERING_POLL: Duration = Duration::from_millis(100);
 /// Longest total wait of a request for a recovering partition before it gets 503.
 pub const RECOVERING_WAIT_MAX: Duration = Duration::from_millis(500);
 
@@ -18,6 +20,9 @@ pub const RECOVERING_WAIT_MAX: Duration = Duration::from_millis(500);
 pub const COLD_KEYS_PER_QUERY_MAX: usize = 16;
 /// MySQL queries for cold keys under way at once in a process.
 pub const COLD_QUERIES_MAX: usize = 4;
+
+/// Likes in one fill call: some 3 ms of Redis time. One user may be larger.
+pub const FILL_THUMBS_MAX: usize = 5000;
 
 /// Fields of one HSCAN page: about 1 ms of Redis time.
 pub const HSCAN_PAGE: usize = 1000;

@@ -13,6 +13,30 @@ use crate::config::{LogFormat, Settings};
 pub mod names {
     /// Histogram, seconds: how long an HTTP request took.
     pub const HTTP_REQUEST_SECONDS: &str = "thumbd_http_request_seconds";
+    /// Counter by `action` and `outcome`: what became of operations.
+    pub const OPERATIONS: &str = "thumbd_operations_total";
+    /// Counter by `outcome`: cold users and counts that were to be loaded.
+    pub const COLD_LOADS: &str = "thumbd_cold_loads_total";
+    /// Gauge: cold users and counts that wait or are being loaded.
+    pub const COLD_LOADS_PENDING: &str = "thumbd_cold_loads_pending";
+    /// Gauge, seconds: age of the oldest operation that MySQL does not have.
+    pub const FLUSH_LAG_SECONDS: &str = "thumbd_flush_lag_seconds";
+    /// Gauge: operations that MySQL does not have.
+    pub const UNFLUSHED_ENTRIES: &str = "thumbd_unflushed_entries";
+    /// Counter by `outcome`: runs of the flush.
+    pub const FLUSHES: &str = "thumbd_flushes_total";
+    /// Histogram, seconds: how long a run of the flush took.
+    pub const FLUSH_SECONDS: &str = "thumbd_flush_seconds";
+    /// Counter: entries that were carried into MySQL.
+    pub const FLUSHED_ENTRIES: &str = "thumbd_flushed_entries_total";
+    /// Counter: rows that were changed in MySQL.
+    pub const FLUSHED_ROWS: &str = "thumbd_flushed_rows_total";
+    /// Counter: transactions that had to begin again.
+    pub const TRANSACTION_RETRIES: &str = "thumbd_transaction_retries_total";
+    /// Counter by `cause`: partitions that were initialised or reset.
+    pub const RECOVERIES: &str = "thumbd_recoveries_total";
+    /// Counter: lives that were renewed because somebody read.
+    pub const RENEWALS: &str = "thumbd_renewals_total";
 }
 
 /// Upper bounds of all histograms, in seconds: half a millisecond is a like, half a minute a large flush.

@@ -1,0 +1,147 @@
+//! The use cases: like, unlike, look up. They know what to do about cold, moved and recovering; they know no HTTP.
+
+mod cold;
+mod error;
+mod lookup;
+mod recover;
+mod thumb;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use cold::{Bounds, Loader};
+pub use error::ServiceError;
+pub use lookup::Seen;
+pub use recover::{check as recover_check, new_generation};
+pub use thumb::Outcome;
+
+use crate::config::Settings;
+use crate::hot::{Hot, HotOptions};
+use crate::ledger::{Layout, Ledger, LedgerOptions};
+
+/// The use cases on one Redis and one MySQL; clones share everything.
+#[derive(Clone)]
+pub struct Service(Arc<Inner>);
+
+struct Inner {
+    hot: Hot,
+    ledger: Ledger,
+    loader: Loader,
+    resident_ttl_seconds: u64,
+    lookups: AtomicU64,
+}
+
+/// Whether the stores answer; texts name the problem without secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// Redis.
+    pub redis: Result<(), String>,
+    /// MySQL or MariaDB.
+    pub database: Result<(), String>,
+}
+
+impl Service {
+    /// Connects both stores and checks that they can be trusted with likes.
+    pub async fn build(settings: &Settings) -> anyhow::Result<Self> {
+        let ledger = connect_ledger(settings)?;
+        let hot = connect_hot(settings).await?;
+        let info = hot.server_info().await.context("redis")?;
+        if let Some(problem) = info.problem() {
+            anyhow::bail!("redis cannot be used: {problem}");
+        }
+        ledger
+            .adopt_layout(&layout(settings))
+            .await
+            .context("the database cannot be used with these settings")?;
+        for partition in 0..settings.partitions {
+            let seen = hot.peek(partition).await.context("redis")?;
+            anyhow::ensure!(
+                seen.generation.is_none() || seen.partitions == i64::from(settings.partitions),
+                "the keys in redis are laid out for {} partitions, the setting says {}",
+                seen.partitions,
+                settings.partitions
+            );
+            recover::check(&hot, &ledger, partition)
+                .await
+                .with_context(|| format!("partition {partition} cannot be initialised"))?;
+        }
+        Ok(Self::new(hot, ledger, settings))
+    }
+
+    /// Puts the use cases on stores that are connected.
+    pub fn new(hot: Hot, ledger: Ledger, settings: &Settings) -> Self {
+        let bounds = Bounds {
+            loads_max: settings.cold_loads_max,
+            timeout: Duration::from_millis(settings.cold_timeout_ms),
+            thumbs_max: settings.resident_thumbs_max as usize,
+            ttl_seconds: settings.resident_ttl_seconds,
+        };
+        Self(Arc::new(Inner {
+            loader: Loader::new(hot.clone(), ledger.clone(), bounds),
+            hot,
+            ledger,
+            resident_ttl_seconds: settings.resident_ttl_seconds,
+            lookups: AtomicU64::new(0),
+        }))
+    }
+
+    /// The state in Redis.
+    pub fn hot(&self) -> &Hot {
+        &self.0.hot
+    }
+
+    /// The durable truth.
+    pub fn ledger(&self) -> &Ledger {
+        &self.0.ledger
+    }
+
+    /// Asks both stores for a sign of life.
+    pub async fn health(&self) -> Health {
+        let (redis, database) = tokio::join!(self.0.hot.ping(), self.0.ledger.ping());
+        Health {
+            redis: redis.map_err(|error| error.to_string()),
+            database: database.map_err(|error| error.to_string()),
+        }
+    }
+}
+
+/// The layout that the settings ask for.
+pub fn layout(settings: &Settings) -> Layout {
+    Layout {
+        partitions: settings.partitions,
+        slice_ms: settings.slice_seconds * 1000,
+        key_prefix: settings.key_prefix.clone(),
+    }
+}
+
+/// A handle on MySQL as the settings say.
+pub fn connect_ledger(settings: &Settings) -> anyhow::Result<Ledger> {
+    let options = LedgerOptions {
+        connections_max: settings.database_connections_max,
+        acquire_timeout: Duration::from_millis(settings.database_acquire_timeout_ms),
+        statement_timeout: Duration::from_millis(settings.database_statement_timeout_ms),
+    };
+    Ok(Ledger::connect(
+        settings.require_database_url()?.expose(),
+        options,
+    )?)
+}
+
+/// A connection to Redis as the settings say.
+pub async fn connect_hot(settings: &Settings) -> anyhow::Result<Hot> {
+    let options = HotOptions {
+        url: settings.require_redis_url()?.expose().to_owned(),
+        prefix: settings.key_prefix.clone(),
+        partitions: settings.partitions,
+        slice_ms: settings.slice_seconds * 1000,
+        connect_timeout: Duration::from_millis(settings.redis_connect_timeout_ms),
+        response_timeout: Duration::from_millis(settings.redis_response_timeout_ms),
+        gather_operations_max: settings.gather_operations_max,
+        gather_calls_max: settings.gather_calls_max,
+        queue_operations_max: settings.queue_operations_max,
+    };
+    Hot::connect(options).await.context("redis")
+}

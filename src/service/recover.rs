@@ -1,0 +1,93 @@
+//! Recognises a Redis that was emptied or rolled back, and a MySQL that forgot commits, and makes the partition distrust what is resident.
+
+use super::ServiceError;
+use crate::hot::{Generation, Hot, Peek, Reset};
+use crate::ledger::{FlushState, Ledger};
+use crate::steps;
+use crate::telemetry::names;
+
+/// How often a reset is tried while slices come and go in between.
+const RESETS_MAX: usize = 5;
+
+/// A generation that was never there: random, because a counter could be rolled back and repeat.
+pub fn new_generation() -> Generation {
+    format!("{:016x}", rand::random::<u64>())
+}
+
+/// What is wrong with a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Damage {
+    Emptied,
+    RolledBack,
+    LedgerBehind,
+}
+
+impl Damage {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Emptied => "emptied",
+            Self::RolledBack => "rolled_back",
+            Self::LedgerBehind => "ledger_behind",
+        }
+    }
+}
+
+/// Checks a partition against MySQL and resets it if need be. True: it was reset.
+pub async fn check(hot: &Hot, ledger: &Ledger, partition: u16) -> Result<bool, ServiceError> {
+    let mut was_reset = false;
+    for _ in 0..RESETS_MAX {
+        // For `sealed` MySQL is read first, for `done` Redis: a flusher may commit and mark in between.
+        let before = ledger.flush_state().await?;
+        steps::point("recover.state").await;
+        let seen = hot.peek(partition).await?;
+        steps::point("recover.peek").await;
+        let damage = match sealed_damage(&before, &seen) {
+            Some(damage) => Some((damage, before)),
+            None => {
+                let after = ledger.flush_state().await?;
+                (seen.done > after.landed).then_some((Damage::LedgerBehind, after))
+            }
+        };
+        let Some((damage, state)) = damage else {
+            return Ok(was_reset);
+        };
+        steps::point("recover.reset").await;
+        let reset = Reset {
+            seen: &seen,
+            generation: &new_generation(),
+            last: state.last,
+            max_version: state.max_version,
+            landed: (damage == Damage::LedgerBehind).then_some(state.landed),
+        };
+        if hot.reset(partition, reset).await? {
+            was_reset = true;
+            metrics::counter!(names::RECOVERIES, "cause" => damage.name()).increment(1);
+            // An empty partition under an empty database is a first start.
+            if damage == Damage::Emptied && state.last.0 == 0 {
+                tracing::info!(partition, "partition initialised");
+            } else {
+                tracing::warn!(
+                    partition,
+                    cause = damage.name(),
+                    sealed = seen.sealed.0,
+                    done = seen.done.0,
+                    last = state.last.0,
+                    landed = state.landed.0,
+                    live = seen.live.len(),
+                    "partition was damaged: everything resident is cold until what is live has landed"
+                );
+            }
+        }
+    }
+    Err(ServiceError::recovering())
+}
+
+fn sealed_damage(state: &FlushState, seen: &Peek) -> Option<Damage> {
+    if seen.generation.is_none() {
+        Some(Damage::Emptied)
+    } else if seen.sealed < state.last {
+        Some(Damage::RolledBack)
+    } else {
+        None
+    }
+}
