@@ -6,6 +6,7 @@ pub mod cli;
 pub mod config;
 pub mod dev;
 pub mod domain;
+pub mod flush;
 pub mod hot;
 pub mod ledger;
 pub mod limits;

@@ -152,6 +152,16 @@ impl Hot {
     }
 }
 
+impl std::fmt::Debug for Hot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The URL may hold a password.
+        f.debug_struct("Hot")
+            .field("prefix", &self.0.options.prefix)
+            .field("partitions", &self.0.options.partitions)
+            .finish_non_exhaustive()
+    }
+}
+
 async fn connect(
     client: &Client,
     options: &HotOptions,

@@ -188,7 +188,12 @@ impl Service {
 
     /// Now and then a read renews the life of what it read; nobody waits for it.
     fn renew_some(&self, partition: u16, user: Option<&UserId>, targets: &[Target]) {
-        if !self.0.lookups.fetch_add(1, Ordering::Relaxed).is_multiple_of(RENEW_EVERY) {
+        if !self
+            .0
+            .lookups
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(RENEW_EVERY)
+        {
             return;
         }
         let (service, user, targets) = (self.clone(), user.cloned(), targets.to_vec());

@@ -1,0 +1,250 @@
+//! One run: recover, seal; then per slice, oldest first: read, apply, mark, unpin, drop.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::{FlushError, FlushReport, Flusher, Upto};
+use crate::domain::{Entry, SliceId, Target, UserId};
+use crate::hot::{Peek, Sealed, Unpin};
+use crate::ledger::Chunk;
+use crate::limits::UNPIN_KEYS_MAX;
+use crate::service::{ServiceError, new_generation, recover_check};
+use crate::steps;
+
+/// What a run holds after it has sealed.
+struct Work {
+    fence: String,
+    /// Per slice the partitions in which it lives.
+    slices: BTreeMap<SliceId, BTreeSet<u16>>,
+    /// The partitions that were sealed, each with kept slices that may go.
+    partitions: BTreeMap<u16, Vec<SliceId>>,
+    /// The newest slice of which Redis or this run knows that it landed.
+    landed: SliceId,
+}
+
+impl Flusher {
+    /// Runs once. `upto` is asked immediately before sealing, so that whoever came until then is served by this run.
+    pub async fn run(&self, upto: impl FnOnce() -> Upto + Send) -> Result<FlushReport, FlushError> {
+        let started = Instant::now();
+        let mut report = FlushReport::default();
+        let result = self.run_into(upto, &mut report).await;
+        self.current.store(0, Ordering::Relaxed);
+        report.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        result.map(|()| report)
+    }
+
+    async fn run_into(
+        &self,
+        upto: impl FnOnce() -> Upto + Send,
+        report: &mut FlushReport,
+    ) -> Result<(), FlushError> {
+        let partitions = self.recover(report).await?;
+        let mut work = self.seal(partitions, upto, report).await?;
+        for (slice, homes) in std::mem::take(&mut work.slices) {
+            self.current.store(slice.0, Ordering::Relaxed);
+            let mut entries = Vec::new();
+            for partition in &homes {
+                for entry in self.read_slice(*partition, slice, &work.fence).await? {
+                    entries.push((*partition, entry));
+                }
+                steps::point("flush.read").await;
+            }
+            // Neighbours in the table go into the same transaction.
+            entries
+                .sort_unstable_by(|(_, a), (_, b)| (&a.user, &a.target).cmp(&(&b.user, &b.target)));
+            self.apply(slice, &entries, &work, report).await?;
+            work.landed = work.landed.max(slice);
+            report.slices += 1;
+            report.entries += entries.len() as u64;
+            self.finish(slice, &entries, &mut work).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks all partitions; gives back those that can be reached.
+    async fn recover(&self, report: &mut FlushReport) -> Result<Vec<u16>, FlushError> {
+        let mut reached = Vec::new();
+        let mut unreached = None;
+        for partition in 0..self.hot.partitions() {
+            match recover_check(&self.hot, &self.ledger, partition).await {
+                Ok(_) => reached.push(partition),
+                Err(
+                    error @ (ServiceError::RedisUnavailable { .. }
+                    | ServiceError::OutcomeUnknown { .. }),
+                ) => {
+                    report.partitions_skipped += 1;
+                    unreached = Some(error);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            steps::point("flush.recovered").await;
+        }
+        match unreached {
+            Some(error) if reached.is_empty() => Err(error.into()),
+            _ => Ok(reached),
+        }
+    }
+
+    async fn seal(
+        &self,
+        partitions: Vec<u16>,
+        upto: impl FnOnce() -> Upto + Send,
+        report: &mut FlushReport,
+    ) -> Result<Work, FlushError> {
+        // Before Redis: a flusher in between can only make `sealed` newer than this.
+        let last = self.ledger.flush_state().await?.last;
+        steps::point("flush.state").await;
+        let upto = upto();
+        let mut end = SliceId(0);
+        for partition in &partitions {
+            let peek = self.hot.peek(*partition).await?;
+            end = end.max(self.end(&peek, upto));
+        }
+        steps::point("flush.upto").await;
+        let mut work = Work {
+            fence: new_generation(),
+            slices: BTreeMap::new(),
+            partitions: BTreeMap::new(),
+            landed: SliceId(0),
+        };
+        for partition in partitions {
+            let keep_ms = self.bounds.keep_ms;
+            match self
+                .hot
+                .seal(partition, end, last, &work.fence, keep_ms)
+                .await?
+            {
+                Sealed::Done {
+                    done,
+                    sealed,
+                    live,
+                    over,
+                } => {
+                    work.landed = work.landed.max(done);
+                    report.sealed_upto = report.sealed_upto.max(sealed.0);
+                    for slice in live {
+                        work.slices.entry(slice).or_default().insert(partition);
+                    }
+                    work.partitions.insert(partition, over);
+                }
+                Sealed::Behind | Sealed::Uninitialised => {
+                    return Err(FlushError::Unsealed(partition));
+                }
+            }
+            steps::point("flush.sealed").await;
+        }
+        Ok(work)
+    }
+
+    /// How far a partition asks to be sealed.
+    fn end(&self, peek: &Peek, upto: Upto) -> SliceId {
+        let slice_ms = self.hot.slice_ms();
+        // A clock that was ahead has made slices of the future; waiting for them would leave them unflushed for as long.
+        let ahead = (peek.clock.0 / 1000).max(peek.sealed.0) > peek.time_ms + slice_ms;
+        match upto {
+            Upto::PreviousWindow if !ahead => SliceId::before_window(peek.time_ms, slice_ms),
+            _ => SliceId(peek.time_ms).max(peek.live.last().copied().unwrap_or_default()),
+        }
+    }
+
+    async fn apply(
+        &self,
+        slice: SliceId,
+        entries: &[(u16, Entry)],
+        work: &Work,
+        report: &mut FlushReport,
+    ) -> Result<(), FlushError> {
+        let mut chunks: Vec<&[(u16, Entry)]> = entries.chunks(self.bounds.rows_max).collect();
+        if chunks.is_empty() {
+            chunks.push(&[]);
+        }
+        let last = chunks.len() - 1;
+        for (number, entries) in chunks.into_iter().enumerate() {
+            let applied = self
+                .ledger
+                .apply(&Chunk {
+                    slice,
+                    number: number as u32,
+                    last_of_slice: number == last,
+                    token: work.fence.clone(),
+                    landed_seen: work.landed,
+                    entries: entries.to_vec(),
+                })
+                .await?;
+            report.rows_changed += applied.rows_changed;
+            report.rows_stale += applied.rows_stale;
+            report.counts_changed += applied.counts_changed;
+            report.retries += u64::from(applied.tries.saturating_sub(1));
+            steps::point("flush.applied").await;
+        }
+        Ok(())
+    }
+
+    /// What follows a commit: mark in every partition, let go of users and counts, drop.
+    async fn finish(
+        &self,
+        slice: SliceId,
+        entries: &[(u16, Entry)],
+        work: &mut Work,
+    ) -> Result<(), FlushError> {
+        for (partition, over) in &mut work.partitions {
+            if !self.hot.mark(*partition, slice, &work.fence).await? {
+                return Err(FlushError::Overtaken);
+            }
+            steps::point("flush.marked").await;
+            let own = || {
+                entries
+                    .iter()
+                    .filter(|(home, _)| home == partition)
+                    .map(|(_, entry)| entry)
+            };
+            let users: BTreeSet<&UserId> = own().map(|entry| &entry.user).collect();
+            let targets: BTreeSet<&Target> = own().map(|entry| &entry.target).collect();
+            let users: Vec<&UserId> = users.into_iter().collect();
+            let targets: Vec<&Target> = targets.into_iter().collect();
+            for users in users.chunks(UNPIN_KEYS_MAX) {
+                self.unpin(*partition, slice, &work.fence, users, &[])
+                    .await?;
+            }
+            for targets in targets.chunks(UNPIN_KEYS_MAX) {
+                self.unpin(*partition, slice, &work.fence, &[], targets)
+                    .await?;
+            }
+            let over = std::mem::take(over);
+            let keep_ms = self.bounds.keep_ms;
+            if !self
+                .hot
+                .drop_slice(*partition, slice, &work.fence, keep_ms, &over)
+                .await?
+            {
+                return Err(FlushError::Overtaken);
+            }
+            steps::point("flush.dropped").await;
+        }
+        Ok(())
+    }
+
+    async fn unpin(
+        &self,
+        partition: u16,
+        slice: SliceId,
+        fence: &str,
+        users: &[&UserId],
+        targets: &[&Target],
+    ) -> Result<(), FlushError> {
+        let unpin = Unpin {
+            slice,
+            fence,
+            users,
+            targets,
+            ttl_seconds: self.bounds.ttl_seconds,
+            user_fields_max: self.bounds.user_fields_max,
+        };
+        if !self.hot.unpin(partition, unpin).await? {
+            return Err(FlushError::Overtaken);
+        }
+        steps::point("flush.unpinned").await;
+        Ok(())
+    }
+}
