@@ -8,6 +8,7 @@ pub mod dev;
 pub mod domain;
 pub mod flush;
 pub mod hot;
+pub mod jobs;
 pub mod ledger;
 pub mod limits;
 pub mod service;

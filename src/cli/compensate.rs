@@ -4,16 +4,35 @@ use std::process::ExitCode;
 
 use clap::Command;
 
+use super::flush;
 use crate::config::Settings;
+use crate::flush::Upto;
 
-/// The command and its arguments.
+/// The command.
 pub(super) fn command() -> Command {
-    Command::new("compensate").about(
-        "Find and flush what the regular flush missed, prune, audit counts; print what was done",
-    )
+    Command::new("compensate")
+        .about("Find slices that the flush missed, carry them into the database, compare counts with rows")
+        .after_help("Exit code 1 if counts are not what the rows say.")
 }
 
 /// Runs the command.
-pub async fn run(_settings: Settings) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("compensate is not built yet")
+pub async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
+    let (flusher, lease) = flush::prepare(&settings).await?;
+    let report = flusher.compensate(|| Upto::Now).await;
+    lease.release().await;
+    let report = report?;
+    println!("slices found       {}", report.slices_found);
+    println!("slices adopted     {}", report.slices_adopted);
+    flush::print(&report.flush);
+    println!("rows audited       {}", report.audit.rows_seen);
+    println!("targets audited    {}", report.audit.targets_seen);
+    println!("wrong counts       {}", report.audit.differences_total);
+    for difference in &report.audit.differences {
+        println!("  {difference}");
+    }
+    Ok(if report.audit.differences_total == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

@@ -1,18 +1,49 @@
-//! `thumbd flush`: one flush by hand.
+//! `thumbd flush`: seals what was accepted so far, carries it into MySQL and says what it did.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Command;
 
 use crate::config::Settings;
+use crate::flush::{FlushReport, Flusher, Upto};
+use crate::jobs::Lease;
+use crate::service::{Service, new_generation};
 
-/// The command and its arguments.
+/// The command.
 pub(super) fn command() -> Command {
-    Command::new("flush")
-        .about("Seal up to now and carry all slices into the database; print what was done")
+    Command::new("flush").about("Seal what was accepted so far and carry it into the database")
 }
 
 /// Runs the command.
-pub async fn run(_settings: Settings) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("flush is not built yet")
+pub async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
+    let (flusher, lease) = prepare(&settings).await?;
+    let report = flusher.run(|| Upto::Now).await;
+    lease.release().await;
+    print(&report?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Connects, and waits until no instance runs a job.
+pub(super) async fn prepare(settings: &Settings) -> anyhow::Result<(Flusher, Lease)> {
+    let service = Service::build(settings).await?;
+    let life = Duration::from_millis(settings.lease_ttl_ms);
+    let lease = Lease::wait(service.hot(), &new_generation(), life).await?;
+    let flusher = Flusher::new(service.hot().clone(), service.ledger().clone(), settings);
+    Ok((flusher, lease))
+}
+
+/// One line a fact, for people and for grep.
+pub(super) fn print(report: &FlushReport) {
+    println!("sealed up to       {}", report.sealed_upto);
+    println!("slices flushed     {}", report.slices);
+    println!("entries            {}", report.entries);
+    println!("rows changed       {}", report.rows_changed);
+    println!("entries not newer  {}", report.rows_stale);
+    println!("counts moved       {}", report.counts_changed);
+    println!("retries            {}", report.retries);
+    if report.partitions_skipped > 0 {
+        println!("partitions skipped {}", report.partitions_skipped);
+    }
+    println!("duration           {} ms", report.duration_ms);
 }

@@ -8,6 +8,7 @@ mod audit;
 mod cold;
 mod counts;
 mod error;
+mod job_runs;
 mod kinds;
 mod migrate;
 mod pages;

@@ -1,0 +1,39 @@
+//! Why a job that was asked for did not run to its end.
+
+use crate::flush::FlushError;
+
+/// An error of a job. Texts are for the log; codes are for programs.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum JobError {
+    /// Another instance has the lease, for longer than this one waits.
+    #[error("another instance runs the jobs and does not end")]
+    LeaseHeld,
+    /// The process is stopping.
+    #[error("thumbd is stopping")]
+    Stopping,
+    /// The run failed; what had landed has landed, the rest is tried again by the next run.
+    #[error("{0}")]
+    Failed(String),
+    /// The run panicked.
+    #[error("the job died")]
+    Died,
+}
+
+impl JobError {
+    /// A short name for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::LeaseHeld => "lease_held",
+            Self::Stopping => "stopping",
+            Self::Failed(_) => "job_failed",
+            Self::Died => "job_died",
+        }
+    }
+}
+
+impl From<FlushError> for JobError {
+    fn from(error: FlushError) -> Self {
+        // With all its causes.
+        Self::Failed(format!("{:#}", anyhow::Error::from(error)))
+    }
+}

@@ -1,0 +1,136 @@
+//! When the flush and the compensator run: on schedule, on demand, at start and at the end. What they do is in `flush`.
+//!
+//! One task runs one job at a time. Schedules and requests only leave word at its desk; whoever asks is answered by the first
+//! run that seals after the asking.
+
+mod desk;
+mod error;
+mod lease;
+mod runner;
+mod schedule;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use tokio::task::JoinHandle;
+use tokio_cron_scheduler::JobScheduler;
+
+use desk::Desk;
+pub use error::JobError;
+pub use lease::Lease;
+use runner::Runner;
+
+use crate::config::Settings;
+use crate::flush::{CompensationReport, FlushReport, Flusher, SliceInfo};
+use crate::service::Service;
+
+/// A handle on the jobs of this process.
+#[derive(Clone)]
+pub struct Jobs(Arc<Inner>);
+
+struct Inner {
+    flusher: Flusher,
+    desk: Arc<Desk>,
+    runner: Mutex<Option<JoinHandle<()>>>,
+    scheduler: tokio::sync::Mutex<JobScheduler>,
+}
+
+/// How a job's last run ended.
+#[derive(Debug, Clone, Serialize)]
+pub struct LastRun<R> {
+    /// When it ended, by this machine's clock.
+    pub finished_at: DateTime<Utc>,
+    /// What it did, if it did not fail.
+    pub report: Option<R>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// How the jobs stand.
+#[derive(Debug, Clone, Serialize)]
+pub struct JobsStatus {
+    /// Live slices.
+    pub slices: Vec<SliceInfo>,
+    /// Age of the oldest live slice in ms.
+    pub lag_ms: u64,
+    /// Entries in live slices.
+    pub entries: u64,
+    /// The last flush of this process.
+    pub last_flush: Option<LastRun<FlushReport>>,
+    /// The last compensation of this process.
+    pub last_compensation: Option<LastRun<CompensationReport>>,
+}
+
+impl Jobs {
+    /// Starts the task and the schedules.
+    pub async fn start(settings: &Settings, service: &Service) -> anyhow::Result<Self> {
+        let flusher = Flusher::new(service.hot().clone(), service.ledger().clone(), settings);
+        let desk = Arc::new(Desk::default());
+        let lease_ttl = Duration::from_millis(settings.lease_ttl_ms);
+        let runner = Runner::new(
+            flusher.clone(),
+            service.clone(),
+            Arc::clone(&desk),
+            lease_ttl,
+        );
+        let scheduler = schedule::start(settings, &desk).await?;
+        Ok(Self(Arc::new(Inner {
+            flusher,
+            desk,
+            runner: Mutex::new(Some(tokio::spawn(runner.run()))),
+            scheduler: tokio::sync::Mutex::new(scheduler),
+        })))
+    }
+
+    /// Seals everything that was accepted so far and carries it into MySQL. A run that has not sealed yet is joined.
+    pub async fn flush_now(&self) -> Result<FlushReport, JobError> {
+        let answer = self.0.desk.ask_flush()?;
+        answer.await.unwrap_or(Err(JobError::Died))
+    }
+
+    /// The same, with a search for slices that were missed and a comparison of counts with rows.
+    pub async fn compensate_now(&self) -> Result<CompensationReport, JobError> {
+        let answer = self.0.desk.ask_compensation()?;
+        answer.await.unwrap_or(Err(JobError::Died))
+    }
+
+    /// How the jobs stand.
+    pub async fn status(&self) -> Result<JobsStatus, JobError> {
+        let standing = self.0.flusher.standing().await?;
+        let (last_flush, last_compensation) = self.0.desk.last_runs();
+        Ok(JobsStatus {
+            slices: standing.slices,
+            lag_ms: standing.lag_ms,
+            entries: standing.entries,
+            last_flush,
+            last_compensation,
+        })
+    }
+
+    /// Waits until the task has died, which it must not before [`Jobs::stop`].
+    pub async fn failed(&self) -> anyhow::Error {
+        self.0.desk.dead().await;
+        anyhow::anyhow!("the task that runs the jobs has ended")
+    }
+
+    /// Ends the schedules, lets a running job finish, and flushes a last time.
+    pub async fn stop(&self) -> Result<FlushReport, JobError> {
+        if let Err(error) = self.0.scheduler.lock().await.shutdown().await {
+            tracing::warn!(%error, "the scheduler does not stop");
+        }
+        let answer = self.0.desk.ask_last_flush()?;
+        let report = answer.await.unwrap_or(Err(JobError::Died));
+        let runner = self
+            .0
+            .runner
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(runner) = runner {
+            let _ = runner.await;
+        }
+        report
+    }
+}

@@ -1,0 +1,292 @@
+//! The task that runs one job at a time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::desk::{Desk, Waiter, Work};
+use super::lease::Lease;
+use super::{JobError, LastRun};
+use crate::flush::{FlushError, FlushReport, Flusher, Upto};
+use crate::service::{Service, new_generation};
+use crate::telemetry::names;
+
+/// How often a run begins again because somebody else came between.
+const TRIES_MAX: usize = 3;
+/// The compensator's name in `job_run`.
+const COMPENSATE: &str = "compensate";
+/// At start the compensator runs if its last run is older than this.
+const COMPENSATE_AGE_MAX: TimeDelta = TimeDelta::days(1);
+
+/// The task's own things.
+pub(super) struct Runner {
+    flusher: Flusher,
+    service: Service,
+    desk: Arc<Desk>,
+    lease_ttl: Duration,
+    owner: String,
+    failing: bool,
+}
+
+impl Runner {
+    pub(super) fn new(
+        flusher: Flusher,
+        service: Service,
+        desk: Arc<Desk>,
+        lease_ttl: Duration,
+    ) -> Self {
+        Self {
+            flusher,
+            service,
+            desk,
+            lease_ttl,
+            owner: new_generation(),
+            failing: false,
+        }
+    }
+
+    /// Works until the last flush.
+    pub(super) async fn run(mut self) {
+        let closing = Closing(Arc::clone(&self.desk));
+        self.compensate_if_old().await;
+        loop {
+            match self.desk.next().await {
+                Work::Flush => self.flush().await,
+                Work::Compensate(planned) => self.compensate(planned).await,
+                Work::End => break,
+            }
+            self.measure().await;
+        }
+        drop(closing);
+    }
+
+    async fn compensate_if_old(&self) {
+        match self.service.ledger().job_last_done(COMPENSATE).await {
+            Ok(Some(last)) if Utc::now() - last < COMPENSATE_AGE_MAX => {}
+            Ok(_) => self.desk.compensation_due(Utc::now()),
+            Err(error) => tracing::warn!(%error, "cannot tell when the compensator last ran"),
+        }
+    }
+
+    async fn flush(&mut self) {
+        let started = Instant::now();
+        let served = Served::default();
+        let result = match self.lease().await {
+            None => return,
+            Some(Err(error)) => Err(error),
+            Some(Ok(lease)) => {
+                let (flusher, desk, waiters) =
+                    (self.flusher.clone(), Arc::clone(&self.desk), served.clone());
+                let run = again(move || {
+                    let (flusher, desk, waiters) =
+                        (flusher.clone(), Arc::clone(&desk), waiters.clone());
+                    async move { flusher.run(|| serve(&waiters, desk.take_flush())).await }
+                });
+                let result = guarded(run).await;
+                lease.release().await;
+                result
+            }
+        };
+        let mut waiters = served.take();
+        if result.is_err() {
+            // It failed before it sealed: those who wait would only wait for the same.
+            waiters.extend(self.desk.take_flush());
+        }
+        if let Ok(report) = &result {
+            note_flush(report);
+        }
+        self.note_outcome("flush", result.as_ref().map(drop), started);
+        self.desk.note_flush(last_run(&result));
+        for waiter in waiters {
+            let _ = waiter.send(result.clone());
+        }
+    }
+
+    async fn compensate(&mut self, planned: Option<DateTime<Utc>>) {
+        let started = Instant::now();
+        let ledger = self.service.ledger().clone();
+        let begun = ledger
+            .job_begin(COMPENSATE, planned.unwrap_or_else(Utc::now), &self.owner)
+            .await;
+        if matches!(begun, Ok(None)) && !self.desk.is_asked() {
+            return; // Another instance does this planned run.
+        }
+        let served = Served::default();
+        let result = match self.lease_wait().await {
+            Err(error) => Err(error),
+            Ok(lease) => {
+                let (flusher, desk, waiters) =
+                    (self.flusher.clone(), Arc::clone(&self.desk), served.clone());
+                let run = again(move || {
+                    let (flusher, desk, waiters) =
+                        (flusher.clone(), Arc::clone(&desk), waiters.clone());
+                    async move {
+                        let upto = || serve(&waiters, desk.take_compensation());
+                        flusher.compensate(upto).await
+                    }
+                });
+                let result = guarded(run).await;
+                lease.release().await;
+                result
+            }
+        };
+        let mut waiters = served.take();
+        if result.is_err() {
+            waiters.extend(self.desk.take_compensation());
+        }
+        if let Ok(report) = &result {
+            note_flush(&report.flush);
+            tracing::info!(
+                slices_adopted = report.slices_adopted,
+                entries = report.flush.entries,
+                differences = report.audit.differences_total,
+                duration_ms = report.duration_ms,
+                "compensated"
+            );
+        }
+        if let Ok(Some(id)) = begun {
+            let (outcome, detail) = match &result {
+                Ok(report) => ("done", serde_json::to_string(report).unwrap_or_default()),
+                Err(error) => ("failed", error.to_string()),
+            };
+            if let Err(error) = ledger.job_end(id, outcome, &detail).await {
+                tracing::warn!(%error, "the compensator's run was not noted");
+            }
+        }
+        self.note_outcome(COMPENSATE, result.as_ref().map(drop), started);
+        self.desk.note_compensation(last_run(&result));
+        for waiter in waiters {
+            let _ = waiter.send(result.clone());
+        }
+    }
+
+    /// The lease; `None` if a scheduled run is left to the instance that has it.
+    async fn lease(&self) -> Option<Result<Lease, JobError>> {
+        match Lease::take(self.service.hot(), &self.owner, self.lease_ttl).await {
+            Ok(Some(lease)) => Some(Ok(lease)),
+            Ok(None) if !self.desk.is_asked() => None,
+            Ok(None) => Some(self.lease_wait().await),
+            Err(error) => Some(Err(JobError::Failed(format!("redis: {error}")))),
+        }
+    }
+
+    async fn lease_wait(&self) -> Result<Lease, JobError> {
+        Lease::wait(self.service.hot(), &self.owner, self.lease_ttl).await
+    }
+
+    /// Counts, and logs when things begin to fail and when they are well again.
+    fn note_outcome(&mut self, job: &'static str, result: Result<(), &JobError>, started: Instant) {
+        let outcome = if result.is_ok() { "done" } else { "failed" };
+        metrics::counter!(names::FLUSHES, "job" => job, "outcome" => outcome).increment(1);
+        metrics::histogram!(names::FLUSH_SECONDS, "job" => job)
+            .record(started.elapsed().as_secs_f64());
+        match result {
+            Err(error) if !self.failing => {
+                tracing::error!(job, %error, "job failed, the next run tries again");
+            }
+            Err(error) => tracing::debug!(job, %error, "job failed again"),
+            Ok(()) if self.failing => tracing::info!(job, "jobs are well again"),
+            Ok(()) => {}
+        }
+        self.failing = result.is_err();
+    }
+
+    async fn measure(&self) {
+        if let Ok(standing) = self.flusher.standing().await {
+            metrics::gauge!(names::FLUSH_LAG_SECONDS).set(standing.lag_ms as f64 / 1000.0);
+            metrics::gauge!(names::UNFLUSHED_ENTRIES).set(standing.entries as f64);
+        }
+    }
+}
+
+/// Tells whoever waits that nobody comes any more, also when the task dies.
+struct Closing(Arc<Desk>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Those whom a run serves since it has sealed.
+struct Served<R>(Arc<Mutex<Vec<Waiter<R>>>>);
+
+impl<R> Default for Served<R> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<R> Clone for Served<R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<R> Served<R> {
+    fn take(&self) -> Vec<Waiter<R>> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Takes over those who wait. If there are any, what they know to be accepted must be sealed.
+fn serve<R>(served: &Served<R>, waiters: Vec<Waiter<R>>) -> Upto {
+    let mut all = served.0.lock().unwrap_or_else(PoisonError::into_inner);
+    all.extend(waiters);
+    if all.is_empty() {
+        Upto::PreviousWindow
+    } else {
+        Upto::Now
+    }
+}
+
+/// Begins again when another flusher came between; the lease makes that rare.
+async fn again<R, F>(run: impl Fn() -> F) -> Result<R, JobError>
+where
+    F: Future<Output = Result<R, FlushError>>,
+{
+    for _ in 1..TRIES_MAX {
+        match run().await {
+            Err(FlushError::Overtaken | FlushError::Unsealed(_)) => {}
+            other => return Ok(other?),
+        }
+    }
+    Ok(run().await?)
+}
+
+/// A panic ends the run, not the task.
+async fn guarded<R: Send + 'static>(
+    run: impl Future<Output = Result<R, JobError>> + Send + 'static,
+) -> Result<R, JobError> {
+    match tokio::spawn(run).await {
+        Ok(result) => result,
+        Err(error) => {
+            tracing::error!(%error, "job panicked");
+            Err(JobError::Died)
+        }
+    }
+}
+
+fn note_flush(report: &FlushReport) {
+    metrics::counter!(names::FLUSHED_ENTRIES).increment(report.entries);
+    metrics::counter!(names::FLUSHED_ROWS).increment(report.rows_changed);
+    metrics::counter!(names::TRANSACTION_RETRIES).increment(report.retries);
+    if report.slices > 0 {
+        tracing::info!(
+            slices = report.slices,
+            entries = report.entries,
+            rows = report.rows_changed,
+            duration_ms = report.duration_ms,
+            "flushed"
+        );
+    }
+}
+
+fn last_run<R: Clone>(result: &Result<R, JobError>) -> LastRun<R> {
+    LastRun {
+        finished_at: Utc::now(),
+        report: result.as_ref().ok().cloned(),
+        error: result.as_ref().err().map(JobError::to_string),
+    }
+}
