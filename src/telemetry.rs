@@ -13,6 +13,8 @@ use crate::config::{LogFormat, Settings};
 pub mod names {
     /// Histogram, seconds: how long an HTTP request took.
     pub const HTTP_REQUEST_SECONDS: &str = "thumbd_http_request_seconds";
+    /// Gauge: HTTP requests under way.
+    pub const HTTP_REQUESTS_IN_FLIGHT: &str = "thumbd_http_requests_in_flight";
 }
 
 /// Upper bounds of all histograms, in seconds: half a millisecond is a like, half a minute a large flush.
