@@ -8,7 +8,6 @@ use thumbd::app::App;
 use thumbd::config::{Secret, Settings};
 use thumbd::flush::FlushReport;
 use thumbd::jobs::Jobs;
-use thumbd::service::Service;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -23,10 +22,8 @@ pub(crate) const REQUEST_ID: &str = "test";
 pub(crate) struct TestApp {
     pub(crate) address: SocketAddr,
     pub(crate) env: TestEnv,
-    pub(crate) settings: Settings,
     pub(crate) client: Client,
     pub(crate) jobs: Jobs,
-    pub(crate) service: Service,
     pub(crate) token: CancellationToken,
     running: JoinHandle<anyhow::Result<()>>,
 }
@@ -92,15 +89,13 @@ impl TestApp {
     pub(crate) async fn on(env: TestEnv, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = settings(&env);
         change(&mut settings);
-        let app = App::build(settings.clone()).await.expect("the app builds");
+        let app = App::build(settings).await.expect("the app builds");
         let token = CancellationToken::new();
         Self {
             address: app.address(),
             env,
-            settings,
             client: Client::builder().no_proxy().build().unwrap(),
             jobs: app.jobs().clone(),
-            service: app.service().clone(),
             running: tokio::spawn(app.run_until_stopped(token.clone())),
             token,
         }

@@ -8,4 +8,5 @@ mod app;
 mod dev_servers;
 mod http;
 mod ledger;
+mod process;
 mod servers;

@@ -175,3 +175,17 @@ async fn reads_can_be_closed() {
     assert_eq!(send(read().bearer_auth(SERVICE_KEY)).await.status, 200);
     app.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flush_and_a_restart_change_no_answer() {
+    let app = TestApp::start().await;
+    app.like("u1", "blog/1").await;
+    app.flush_now().await;
+    app.like("u2", "blog/1").await;
+    app.unlike("u1", "blog/2").await;
+    let before = app.get("u1", "blog/1").await.text;
+    let app = TestApp::on(app.finish().await, |_| {}).await;
+    assert_eq!(app.get("u1", "blog/1").await.text, before);
+    assert_eq!(app.like("u2", "blog/1").await.json()["changed"], false);
+    app.finish().await;
+}
