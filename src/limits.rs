@@ -40,6 +40,8 @@ pub const RENEW_EVERY: u64 = 16;
 
 /// Longest life of an admin request: a compensation of a big site takes long, and its caller waits for the report.
 pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(3600);
+/// Most bytes that a connection buffers, and so the longest head of a request: a like has about 300.
+pub const CONNECTION_BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// Pause after a failed accept, mostly for want of file descriptors: an error at once would only spin.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often histograms are folded: in between each measurement is kept by itself.

@@ -42,7 +42,7 @@ pub(super) async fn post(
     shared.keys.check_service(request.headers())?;
     let request_id = request.headers().get(request_id::HEADER).cloned();
     let request_id = request_id.unwrap_or(HeaderValue::from_static("-"));
-    let bytes = body::read(request).await?;
+    let bytes = body::read(request, shared.body_bytes_max).await?;
     let parsed = parse(&bytes, &shared.kinds)?;
     let mut operations = Vec::with_capacity(parsed.len());
     // What remains of each item: whether it is a like, or why it was refused.

@@ -9,15 +9,15 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAcce
 
 use super::problem::Problem;
 
-/// The body of a request that says that it is JSON.
-pub(super) async fn read(request: Request) -> Result<Bytes, Problem> {
+/// The body of a request that says that it is JSON. `limit` is that of its route, for the error's text.
+pub(super) async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
     if !is_json(request.headers()) {
         return Err(Problem::content_type());
     }
     Bytes::from_request(request, &())
         .await
         .map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Problem::body_too_large(),
+            StatusCode::PAYLOAD_TOO_LARGE => Problem::body_too_large(limit),
             _ => Problem::body_invalid("the body ended early"),
         })
 }

@@ -26,7 +26,7 @@ pub(super) async fn post(
     request: Request,
 ) -> Result<Response, Problem> {
     let user = subject::reading_user(request.headers(), &shared)?;
-    let bytes = body::read(request).await?;
+    let bytes = body::read(request, shared.body_bytes_max).await?;
     let targets = parse(&bytes, &shared.kinds)?;
     let seen = shared.service.lookup(user.as_ref(), &targets).await?;
     let results = targets.iter().zip(&seen);

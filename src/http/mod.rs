@@ -60,6 +60,7 @@ pub fn front(
         metrics,
         keys: Keys::new(settings),
         kinds: settings.kinds.clone(),
+        body_bytes_max: settings.body_bytes_max,
         batches: Default::default(),
     });
     let limit = DefaultBodyLimit::max(settings.body_bytes_max);

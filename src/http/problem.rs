@@ -123,10 +123,12 @@ impl Problem {
         Self::bad("body_invalid", "The body is not valid", detail)
     }
 
-    pub(super) fn body_too_large() -> Self {
-        let detail = "the body is larger than body_bytes_max of this server";
+    pub(super) fn body_too_large(limit: usize) -> Self {
         let status = StatusCode::PAYLOAD_TOO_LARGE;
-        Self::new(status, "body_too_large", "The body is too large", detail)
+        let detail = format!("the body may have {limit} bytes at most");
+        let mut problem = Self::new(status, "body_too_large", "The body is too large", detail);
+        problem.more().limit = Some(limit);
+        problem
     }
 
     pub(super) fn content_type() -> Self {

@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Front;
 use crate::config::Settings;
-use crate::limits::ACCEPT_PAUSE;
+use crate::limits::{ACCEPT_PAUSE, CONNECTION_BUFFER_BYTES_MAX};
 
 /// How a drain ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +48,7 @@ impl Server {
         // hyper counts an idle keep-alive connection as one that waits for headers, so this closes those too.
         builder
             .timer(TokioTimer::new())
+            .max_buf_size(CONNECTION_BUFFER_BYTES_MAX)
             .header_read_timeout(Duration::from_millis(settings.header_timeout_ms));
         Self {
             listener,

@@ -21,6 +21,7 @@ pub(super) struct Shared {
     pub(super) metrics: PrometheusHandle,
     pub(super) keys: Keys,
     pub(super) kinds: Kinds,
+    pub(super) body_bytes_max: usize,
     /// Batches under way: they outlive a client that hangs up.
     pub(super) batches: TaskTracker,
 }
