@@ -2,12 +2,14 @@
 //!
 //! `ARCHITECTURE.md` has the code map and the invariants.
 
+pub mod app;
 pub mod cli;
 pub mod config;
 pub mod dev;
 pub mod domain;
 pub mod flush;
 pub mod hot;
+pub mod http;
 pub mod jobs;
 pub mod ledger;
 pub mod limits;

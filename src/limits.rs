@@ -46,5 +46,14 @@ pub const TRANSACTION_TRIES_MAX: usize = 5;
 /// Share of lookups that also look at the remaining life of what they read, to renew it: every 16th.
 pub const RENEW_EVERY: u64 = 16;
 
+/// Longest life of an admin request: a compensation of a big site takes long, and its caller waits for the report.
+pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(3600);
+/// Most bytes that a connection buffers, and so the longest head of a request: a like has about 300.
+pub const CONNECTION_BUFFER_BYTES_MAX: usize = 64 * 1024;
+/// Pause after a failed accept, mostly for want of file descriptors: an error at once would only spin.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often histograms are folded: in between each measurement is kept by itself.
+pub const METRICS_UPKEEP: Duration = Duration::from_secs(5);
+
 const _: () = assert!(STAGE_ROWS_MAX * 6 < 65_535);
 const _: () = assert!(CASE_ARMS_MAX * 3 + 1 < 65_535);

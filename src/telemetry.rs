@@ -37,6 +37,8 @@ pub mod names {
     pub const RECOVERIES: &str = "thumbd_recoveries_total";
     /// Counter: lives that were renewed because somebody read.
     pub const RENEWALS: &str = "thumbd_renewals_total";
+    /// Gauge: HTTP requests under way.
+    pub const HTTP_REQUESTS_IN_FLIGHT: &str = "thumbd_http_requests_in_flight";
 }
 
 /// Upper bounds of all histograms, in seconds: half a millisecond is a like, half a minute a large flush.

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Command;
 
+use crate::app;
 use crate::config::Settings;
 
 /// The command and its arguments.
@@ -12,6 +13,8 @@ pub(super) fn command() -> Command {
 }
 
 /// Runs the command.
-pub async fn run(_settings: Settings) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("migrate is not built yet")
+pub async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
+    app::migrate(&settings).await?;
+    println!("The schema is up to date.");
+    Ok(ExitCode::SUCCESS)
 }

@@ -2,10 +2,12 @@
 
 pub mod compensate;
 pub mod dev;
+mod dev_text;
 pub mod flush;
 pub mod load;
 pub mod migrate;
 pub mod serve;
+mod signals;
 pub mod verify;
 
 use std::ffi::OsString;

@@ -2,9 +2,13 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::Command;
+use tokio_util::sync::CancellationToken;
 
-use crate::config::Settings;
+use super::signals::Signals;
+use crate::app::App;
+use crate::config::{KeyRule, Settings};
 
 /// The command and its arguments.
 pub(super) fn command() -> Command {
@@ -13,6 +17,18 @@ pub(super) fn command() -> Command {
 }
 
 /// Runs the command.
-pub async fn run(_settings: Settings) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("serve is not built yet")
+pub async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
+    settings.check_keys(KeyRule::Required)?;
+    settings.require_redis_url()?;
+    settings.require_database_url()?;
+    // Until then a signal just ends the process: nothing was accepted yet.
+    let app = App::build(settings).await?;
+    let signals = Signals::listen().context("signals cannot be listened to")?;
+    tracing::info!(address = %app.address(), version = env!("CARGO_PKG_VERSION"), "serving");
+    let token = CancellationToken::new();
+    tokio::select! {
+        result = app.run_until_stopped(token.clone()) => result?,
+        never = signals.watch(token) => match never {},
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -4,6 +4,9 @@
     reason = "helpers of tests, too, end the test where something is not as it must be"
 )]
 
+mod app;
 mod dev_servers;
+mod http;
 mod ledger;
+mod process;
 mod servers;

@@ -1,0 +1,32 @@
+//! Admin calls: run a job now, look at the slices.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+
+use super::answer;
+use super::problem::Problem;
+use super::state::Shared;
+
+type Answer = Result<Response, Problem>;
+
+pub(super) async fn flush(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Answer {
+    shared.keys.check_admin(&headers)?;
+    Ok(answer::json(
+        StatusCode::OK,
+        &shared.jobs.flush_now().await?,
+    ))
+}
+
+pub(super) async fn compensate(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Answer {
+    shared.keys.check_admin(&headers)?;
+    let report = shared.jobs.compensate_now().await?;
+    Ok(answer::json(StatusCode::OK, &report))
+}
+
+pub(super) async fn slices(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Answer {
+    shared.keys.check_admin(&headers)?;
+    Ok(answer::json(StatusCode::OK, &shared.jobs.status().await?))
+}

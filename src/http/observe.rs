@@ -1,0 +1,127 @@
+//! Metrics of requests. All labels come from fixed lists, and their handles are made once.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use axum::http::{Method, StatusCode};
+use metrics::{Gauge, Histogram};
+
+use super::paths;
+use crate::telemetry::names;
+
+/// The last stands for every address that is not ours.
+const ROUTES: [&str; 10] = [
+    paths::LIKES,
+    paths::LOOKUP,
+    paths::BATCH,
+    paths::FLUSHES,
+    paths::COMPENSATIONS,
+    paths::SLICES,
+    paths::HEALTHZ,
+    paths::READYZ,
+    paths::METRICS,
+    "other",
+];
+const METHODS: [&str; 5] = ["GET", "PUT", "DELETE", "POST", "other"];
+/// The last stands for a client that hung up before there was an answer.
+const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "gone"];
+const GONE: usize = CLASSES.len() - 1;
+const HANDLES: usize = ROUTES.len() * METHODS.len() * CLASSES.len();
+
+/// Handles of one process; each is registered when it is first needed.
+pub(super) struct Observer {
+    histograms: Box<[OnceLock<Histogram>]>,
+    in_flight: Gauge,
+}
+
+impl Observer {
+    pub(super) fn new() -> Self {
+        Self {
+            histograms: (0..HANDLES).map(|_| OnceLock::new()).collect(),
+            in_flight: metrics::gauge!(names::HTTP_REQUESTS_IN_FLIGHT),
+        }
+    }
+
+    /// Begins a request; dropping what it gives ends it.
+    pub(super) fn begin(&self, method: &Method, path: &str) -> Observed<'_> {
+        self.in_flight.increment(1);
+        Observed {
+            observer: self,
+            route: route(path),
+            method: method_index(method),
+            class: GONE,
+            begun: Instant::now(),
+        }
+    }
+}
+
+/// A request under way.
+pub(super) struct Observed<'a> {
+    observer: &'a Observer,
+    route: usize,
+    method: usize,
+    class: usize,
+    begun: Instant,
+}
+
+impl Observed<'_> {
+    /// Notes how it was answered.
+    pub(super) fn answered(mut self, status: StatusCode) {
+        self.class = usize::from(status.as_u16() / 100).clamp(1, GONE) - 1;
+    }
+}
+
+impl Drop for Observed<'_> {
+    fn drop(&mut self) {
+        let (route, method, class) = (self.route, self.method, self.class);
+        let at = (route * METHODS.len() + method) * CLASSES.len() + class;
+        let histogram = self.observer.histograms[at].get_or_init(|| {
+            metrics::histogram!(
+                names::HTTP_REQUEST_SECONDS,
+                "route" => ROUTES[route],
+                "method" => METHODS[method],
+                "status" => CLASSES[class]
+            )
+        });
+        histogram.record(self.begun.elapsed());
+        self.observer.in_flight.decrement(1);
+    }
+}
+
+fn route(path: &str) -> usize {
+    let likes = path.strip_prefix("/v1/likes/");
+    if likes.is_some_and(|rest| {
+        rest.split_once('/')
+            .is_some_and(|(_, id)| !id.contains('/'))
+    }) {
+        return 0;
+    }
+    let fixed = ROUTES.iter().position(|route| *route == path);
+    fixed.unwrap_or(ROUTES.len() - 1)
+}
+
+fn method_index(method: &Method) -> usize {
+    match *method {
+        Method::GET => 0,
+        Method::PUT => 1,
+        Method::DELETE => 2,
+        Method::POST => 3,
+        _ => METHODS.len() - 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_bounded() {
+        assert_eq!(ROUTES[route("/v1/likes/blog/1%2F2")], paths::LIKES);
+        assert_eq!(ROUTES[route("/v1/batch")], paths::BATCH);
+        for path in ["/", "/v1/likes/blog", "/v1/likes/blog/1/2", "/x"] {
+            assert_eq!(ROUTES[route(path)], "other", "{path}");
+        }
+        assert_eq!(METHODS[method_index(&Method::PUT)], "PUT");
+        assert_eq!(METHODS[method_index(&Method::PATCH)], "other");
+    }
+}

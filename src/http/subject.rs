@@ -1,0 +1,110 @@
+//! Who and what a request is about: the user from the header, the target from the path.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+
+use super::problem::Problem;
+use super::state::Shared;
+use crate::config::Kinds;
+use crate::domain::{Kind, Target, UserId};
+
+const USER: &str = "x-user-id";
+
+/// The user and the target of a write.
+pub(super) struct Writer {
+    pub(super) user: UserId,
+    pub(super) target: Target,
+}
+
+/// The user, if one is named, and the target of a read.
+pub(super) struct Reader {
+    pub(super) user: Option<UserId>,
+    pub(super) target: Target,
+}
+
+impl FromRequestParts<Arc<Shared>> for Writer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, Self::Rejection> {
+        shared.keys.check_service(&parts.headers)?;
+        let user = user(&parts.headers)?.ok_or_else(Problem::user_missing)?;
+        let target = path_target(parts, &shared.kinds).await?;
+        Ok(Self { user, target })
+    }
+}
+
+impl FromRequestParts<Arc<Shared>> for Reader {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, Self::Rejection> {
+        let user = reading_user(&parts.headers, shared)?;
+        let target = path_target(parts, &shared.kinds).await?;
+        Ok(Self { user, target })
+    }
+}
+
+/// The user that a read names, if it may.
+pub(super) fn reading_user(
+    headers: &HeaderMap,
+    shared: &Shared,
+) -> Result<Option<UserId>, Problem> {
+    if headers.contains_key(USER) {
+        shared.keys.check_service(headers)?;
+    } else {
+        shared.keys.check_read(headers)?;
+    }
+    user(headers)
+}
+
+fn user(headers: &HeaderMap) -> Result<Option<UserId>, Problem> {
+    let mut values = headers.get_all(USER).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if values.next().is_some() {
+        return Err(Problem::field(
+            "X-User-Id",
+            "X-User-Id is given more than once",
+        ));
+    }
+    let Ok(text) = value.to_str() else {
+        let detail = "X-User-Id must be printable ASCII without spaces";
+        return Err(Problem::field("X-User-Id", detail));
+    };
+    let user = UserId::parse(text).map_err(|error| Problem::from(error).at("X-User-Id"))?;
+    Ok(Some(user))
+}
+
+/// Axum has split the path before it decoded each part once, so that an id may hold a `%2F`.
+async fn path_target(parts: &mut Parts, kinds: &Kinds) -> Result<Target, Problem> {
+    let params = RawPathParams::from_request_parts(parts, &())
+        .await
+        .map_err(|_| Problem::path_invalid())?;
+    let (mut kind, mut id) = ("", "");
+    for (name, value) in &params {
+        match name {
+            "kind" => kind = value,
+            "id" => id = value,
+            _ => {}
+        }
+    }
+    target(kinds, kind, id)
+}
+
+/// A target of a kind that this server accepts.
+pub(super) fn target(kinds: &Kinds, kind: &str, id: &str) -> Result<Target, Problem> {
+    let kind = Kind::parse(kind)?;
+    if !kinds.allows(&kind) {
+        return Err(Problem::kind_unknown(kind.as_str()));
+    }
+    Ok(Target::new(&kind, id)?)
+}

@@ -1,0 +1,5 @@
+//! The HTTP interface on real servers: what every route answers, and what it refuses.
+
+mod connections;
+mod refusals;
+mod routes;
