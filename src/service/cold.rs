@@ -261,9 +261,13 @@ impl Answering<'_> {
     fn take(&mut self) -> Vec<Waiter> {
         let mut pending = self.loader.pending();
         let keys = std::mem::take(&mut self.keys);
-        keys.into_iter()
+        let waiters = keys
+            .into_iter()
             .flat_map(|key| pending.waiters.remove(&key).unwrap_or_default())
-            .collect()
+            .collect();
+        metrics::gauge!(crate::telemetry::names::COLD_LOADS_PENDING)
+            .set(pending.waiters.len() as f64);
+        waiters
     }
 }
 

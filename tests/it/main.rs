@@ -9,4 +9,5 @@ mod dev_servers;
 mod http;
 mod ledger;
 mod process;
+mod road;
 mod servers;

@@ -9,7 +9,7 @@ use crate::servers;
 /// Far above what a start or an end takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn thumbd(arguments: &[&str], variables: &[(&str, &str)]) -> Child {
+pub(crate) fn thumbd(arguments: &[&str], variables: &[(&str, &str)]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thumbd"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("THUMBD_") {
@@ -22,7 +22,7 @@ fn thumbd(arguments: &[&str], variables: &[(&str, &str)]) -> Child {
 }
 
 /// Reads lines until one holds `mark`, and gives what stands behind it.
-fn behind(mark: &str, stream: &mut impl BufRead) -> String {
+pub(crate) fn behind(mark: &str, stream: &mut impl BufRead) -> String {
     let mut seen = String::new();
     loop {
         let mut line = String::new();
@@ -34,7 +34,7 @@ fn behind(mark: &str, stream: &mut impl BufRead) -> String {
     }
 }
 
-fn signal(child: &Child, name: &str) {
+pub(crate) fn signal(child: &Child, name: &str) {
     let kill = format!("kill -s {name} {}", child.id());
     assert!(
         Command::new("sh")
@@ -45,7 +45,7 @@ fn signal(child: &Child, name: &str) {
     );
 }
 
-fn end(child: &mut Child) -> ExitStatus {
+pub(crate) fn end(child: &mut Child) -> ExitStatus {
     let begun = Instant::now();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
