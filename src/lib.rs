@@ -13,3 +13,4 @@ pub mod limits;
 pub mod service;
 pub mod steps;
 pub mod telemetry;
+pub mod verify;
