@@ -16,3 +16,4 @@ pub mod limits;
 pub mod service;
 pub mod steps;
 pub mod telemetry;
+pub mod verify;

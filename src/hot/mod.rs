@@ -27,7 +27,7 @@ pub use fill::{ColdCount, ColdUser};
 use keys::Keys;
 pub use lookup::{Looked, State};
 pub use partition::{Peek, Reset, Sealed, TTL_SPREAD, Unpin};
-pub use scan::Resident;
+pub use scan::{Resident, ResidentKey};
 use scripts::{Script, checked};
 pub use server::ServerInfo;
 pub use thumb::{Answer, Known, Thumb};

@@ -32,6 +32,15 @@ pub enum Resident {
     },
 }
 
+/// The name of what may be resident.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResidentKey {
+    /// A user.
+    User(UserId),
+    /// A count.
+    Count(Target),
+}
+
 impl Hot {
     /// All slices of a partition that are there, listed or not.
     pub async fn slices_found(&self, partition: u16) -> Result<Vec<SliceId>, HotError> {
@@ -56,31 +65,55 @@ impl Hot {
         users: bool,
         cursor: u64,
     ) -> Result<(u64, Vec<Resident>), HotError> {
-        let keys = self.keys(partition);
-        let (next, names) = self
-            .scan_page(partition, if users { "user" } else { "count" }, cursor)
-            .await?;
+        let (next, found) = self.resident_keys_page(partition, users, cursor).await?;
         let generation = self.peek(partition).await?.generation.unwrap_or_default();
-        let mut residents = Vec::with_capacity(names.len());
-        for name in names {
-            let resident = if users {
-                let Ok(user) = UserId::parse(name) else {
-                    continue;
-                };
-                let mut command = redis::cmd("HGETALL");
-                command.arg(keys.user(&user));
-                decode_user(user, self.job_command(&command).await?, &generation)
-            } else {
-                let Ok(target) = Target::parse(&name) else {
-                    continue;
-                };
-                let mut command = redis::cmd("GET");
-                command.arg(keys.count(&target));
-                decode_count(target, &self.job_command(&command).await?, &generation)
-            };
-            residents.extend(resident);
+        let mut residents = Vec::with_capacity(found.len());
+        for key in found {
+            residents.extend(self.resident(partition, &key, &generation).await?);
         }
         Ok((next, residents))
+    }
+
+    /// One page of the names of users or counts, of whatever generation. One may come twice.
+    pub async fn resident_keys_page(
+        &self,
+        partition: u16,
+        users: bool,
+        cursor: u64,
+    ) -> Result<(u64, Vec<ResidentKey>), HotError> {
+        let of = if users { "user" } else { "count" };
+        let (next, names) = self.scan_page(partition, of, cursor).await?;
+        let key = |name: String| {
+            if users {
+                UserId::parse(name).ok().map(ResidentKey::User)
+            } else {
+                Target::parse(&name).ok().map(ResidentKey::Count)
+            }
+        };
+        Ok((next, names.into_iter().filter_map(key).collect()))
+    }
+
+    /// What stands under a name, if it is resident in this generation.
+    pub async fn resident(
+        &self,
+        partition: u16,
+        key: &ResidentKey,
+        generation: &str,
+    ) -> Result<Option<Resident>, HotError> {
+        let keys = self.keys(partition);
+        Ok(match key {
+            ResidentKey::User(user) => {
+                let mut command = redis::cmd("HGETALL");
+                command.arg(keys.user(user));
+                decode_user(user.clone(), self.job_command(&command).await?, generation)
+            }
+            ResidentKey::Count(target) => {
+                let mut command = redis::cmd("GET");
+                command.arg(keys.count(target));
+                let value = self.job_command(&command).await?;
+                decode_count(target.clone(), &value, generation)
+            }
+        })
     }
 
     /// Names behind the type, of the keys of one type.
