@@ -126,3 +126,21 @@ async fn connections_beyond_the_bound_wait() {
     assert_eq!(second.read(&mut byte).await.unwrap(), 1);
     app.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_hangs_up_is_counted_and_frees_its_place() {
+    let app = TestApp::with(|settings| settings.connections_max = 1).await;
+    let head = "POST /v1/lookup HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n";
+    let mut stream = TcpStream::connect(app.address).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.read_exact(&mut [0; 25]).await.unwrap();
+    drop(stream);
+    let metrics = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let text = tokio::time::timeout(SOON, talk(app.address, metrics))
+        .await
+        .unwrap();
+    let lookups = "thumbd_http_request_seconds_count{route=\"/v1/lookup\",method=\"POST\"";
+    let counted = ["4xx", "gone"].map(|status| format!("{lookups},status=\"{status}\"}}"));
+    assert!(counted.iter().any(|line| text.contains(line)), "{text}");
+    app.finish().await;
+}
