@@ -1,6 +1,9 @@
 //! Flushes of small and large slices beside a raw multi-row upsert, and what a like's latency is meanwhile.
 
-use std::time::{Duration, Instant};
+use std::{
+    mem::take,
+    time::{Duration, Instant},
+};
 
 use anyhow::bail;
 use tokio::runtime::Runtime;
@@ -13,6 +16,7 @@ use crate::{
     table::{Answers, Mark, Row, Table},
     upsert::RawTable,
     window::Outcome,
+    worker::Worker,
 };
 
 /// Entries of a slice, and whether it is measured once only because it takes so long.
@@ -23,6 +27,8 @@ const SLICE_SECONDS: u64 = 3600;
 const FILL_RATE_MIN: u64 = 10_000;
 const BESIDE: &str = "raw upsert";
 const QUIET: &str = "before the flush";
+/// Longest look at the latency before a flush.
+const QUIET_MAX: Duration = Duration::from_secs(2);
 /// The light load that goes on meanwhile.
 const LIKES_PER_SECOND: f64 = 200.0;
 const LIKE_CONNECTIONS: usize = 4;
@@ -34,81 +40,110 @@ pub(crate) fn measure(
     runtime: &Runtime,
     table: &mut Table,
 ) -> anyhow::Result<()> {
-    let mut stage = Stage::set(options, runtime, SLICE_SECONDS)?;
-    let mut raw = runtime.block_on(RawTable::create(&stage.sql.url()))?;
-    let mut likes_next = LIKES_FROM;
+    let stage = Stage::set(options, runtime, SLICE_SECONDS)?;
+    let raw = runtime.block_on(RawTable::create(&stage.sql.url()))?;
+    let quiet = options.seconds.min(QUIET_MAX);
+    let mut bench = Bench {
+        stage,
+        raw,
+        runtime,
+        likes_next: LIKES_FROM,
+        before: Outcome::default(),
+        during: Outcome::default(),
+    };
     for (entries, once) in SIZES {
         let rounds = if once { 1 } else { options.rounds };
         let mut rate = Row {
             what: format!("flush of {entries} entries, rows/s"),
             beside: BESIDE,
             mark: Some(Mark::AtLeast(0.45)),
+            once,
             ..Row::default()
         };
         let mut cost = Row {
             what: format!("flush of {entries} entries, µs per entry"),
             beside: BESIDE,
+            once,
             ..Row::default()
         };
-        let (mut before, mut during) = (Outcome::default(), Outcome::default());
-        for _ in 0..rounds {
-            eprintln!("bench: filling a slice with {entries} entries");
-            stage.room_for(Duration::from_secs(entries / FILL_RATE_MIN + 30));
-            stage.fill(entries)?;
-            let quiet = light_load(
-                &stage,
-                &mut likes_next,
-                Until::Time {
-                    ramp: RAMP,
-                    length: options.seconds.min(Duration::from_secs(2)),
-                },
-            );
-            let quiet = generate(&quiet)?.measure(&[])?.outcome;
-            likes_next += quiet.used;
-            join(&mut before, quiet);
-
-            let mut likes = generate(&light_load(&stage, &mut likes_next, Until::LetGo))?;
-            likes.expect("go")?;
-            let begun = Instant::now();
-            let flushed = runtime.block_on(stage.thumbd.flush())?;
-            let taken = begun.elapsed();
-            let outcome = likes.let_go()?;
-            likes_next += outcome.used;
-            join(&mut during, outcome);
-            if flushed.entries < entries || flushed.rows_changed < entries {
-                bail!("a flush of {entries} entries says {flushed:?}");
-            }
-
-            // Under the same light load, which takes its share of the machine.
-            let mut likes = generate(&light_load(&stage, &mut likes_next, Until::LetGo))?;
-            likes.expect("go")?;
-            let raw_taken = runtime.block_on(raw.upsert(entries))?;
-            likes_next += likes.let_go()?.used;
-            stage.drain(runtime)?;
-
-            let per_second = |count: u64, taken: Duration| count as f64 / taken.as_secs_f64();
-            let (ours, theirs) = (
-                per_second(flushed.entries, taken),
-                per_second(entries, raw_taken),
-            );
+        for round in 0..rounds {
+            // What was written first is still on its way to the disk while the other writes: take turns.
+            let (ours, theirs) = if round % 2 == 0 {
+                let ours = bench.flush(entries, quiet)?;
+                (ours, bench.upsert(entries)?)
+            } else {
+                let theirs = bench.upsert(entries)?;
+                (bench.flush(entries, quiet)?, theirs)
+            };
             rate.round(ours, theirs);
             cost.round(1e6 / ours, 1e6 / theirs);
         }
         table.add(rate);
         table.add(cost);
+        let (mut before, mut during) = (take(&mut bench.before), take(&mut bench.during));
         latency_rows(table, entries, &mut before, &mut during);
     }
     Ok(())
 }
 
-fn light_load(stage: &Stage, from: &mut u64, until: Until) -> Load {
-    Load {
-        address: stage.thumbd.address.clone(),
-        connections: LIKE_CONNECTIONS,
-        operations: 1,
-        from: *from,
-        until,
-        rate: Some(LIKES_PER_SECOND),
+struct Bench<'a> {
+    stage: Stage,
+    raw: RawTable,
+    runtime: &'a Runtime,
+    likes_next: u64,
+    /// Answers to the light load, of all rounds with one size.
+    before: Outcome,
+    during: Outcome,
+}
+
+impl Bench<'_> {
+    /// Fills a slice and flushes it under the light load; rows per second.
+    fn flush(&mut self, entries: u64, quiet: Duration) -> anyhow::Result<f64> {
+        eprintln!("bench: filling a slice with {entries} entries");
+        let fill_max = Duration::from_secs(entries / FILL_RATE_MIN + 30);
+        self.stage.room_for(fill_max);
+        let new = self.stage.fill(entries)?;
+        let before = self.likes(Until::Time {
+            ramp: RAMP,
+            length: quiet,
+        })?;
+        let before = before.measure(&[])?.outcome;
+        self.likes_next += before.used;
+        join(&mut self.before, before);
+
+        let mut likes = self.likes(Until::LetGo)?;
+        likes.expect("go")?;
+        let begun = Instant::now();
+        let flushed = self.runtime.block_on(self.stage.thumbd.flush())?;
+        let taken = begun.elapsed();
+        let during = likes.let_go()?;
+        self.likes_next += during.used;
+        join(&mut self.during, during);
+        if flushed.entries < new || flushed.rows_changed < new {
+            bail!("a flush of {new} entries says {flushed:?}");
+        }
+        Ok(flushed.entries as f64 / taken.as_secs_f64())
+    }
+
+    /// The yardstick, under the same light load, which takes its share of the machine; rows per second.
+    fn upsert(&mut self, entries: u64) -> anyhow::Result<f64> {
+        let mut likes = self.likes(Until::LetGo)?;
+        likes.expect("go")?;
+        let taken = self.runtime.block_on(self.raw.upsert(entries))?;
+        self.likes_next += likes.let_go()?.used;
+        self.stage.drain(self.runtime)?;
+        Ok(entries as f64 / taken.as_secs_f64())
+    }
+
+    fn likes(&self, until: Until) -> anyhow::Result<Worker> {
+        generate(&Load {
+            address: self.stage.thumbd.address.clone(),
+            connections: LIKE_CONNECTIONS,
+            operations: 1,
+            from: self.likes_next,
+            until,
+            rate: Some(LIKES_PER_SECOND),
+        })
     }
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn measure(
         table.add(beside_bare);
     }
     cpu.rows.into_iter().for_each(|row| table.add(row));
-    sustained(&mut stage, &mut bare, table)
+    sustained(&mut stage, runtime, &mut bare, table)
 }
 
 /// One measurement between two flushes, and then the flush.
@@ -134,7 +134,12 @@ fn thumbd(
 }
 
 /// Load over whole windows, so that every like's flush is paid for within the time. Once: it takes as long as a section.
-fn sustained(stage: &mut Stage, bare: &mut Yardstick, table: &mut Table) -> anyhow::Result<()> {
+fn sustained(
+    stage: &mut Stage,
+    runtime: &Runtime,
+    bare: &mut Yardstick,
+    table: &mut Table,
+) -> anyhow::Result<()> {
     let mut load = stage.load(CPU_CONNECTIONS, 1, SUSTAINED);
     load.until = crate::generator::Until::Time {
         ramp: SUSTAINED_RAMP,
@@ -142,12 +147,14 @@ fn sustained(stage: &mut Stage, bare: &mut Yardstick, table: &mut Table) -> anyh
     };
     let ours = generate(&load)?.measure(&[stage.thumbd.pid(), stage.redis.pid()])?;
     stage.used(&ours.outcome);
+    stage.drain(runtime)?;
     let theirs = bare.sample(CPU_CONNECTIONS, SUSTAINED / 2)?;
     let over = format!(
         "{CPU_CONNECTIONS} connections, over {} s with the flushes of the 10-second job",
         SUSTAINED.as_secs()
     );
     let mut rate = row(&format!("likes/s, {over}"), BARE, Some(LIKES_MARK));
+    rate.once = true;
     rate.round(ours.outcome.rate(), theirs.outcome.rate());
     rate.answers.add(&ours.outcome);
     rate.yardstick_answers.add(&theirs.outcome);
@@ -155,6 +162,7 @@ fn sustained(stage: &mut Stage, bare: &mut Yardstick, table: &mut Table) -> anyh
     let names = ["thumbd", "Redis"];
     for (process, name) in names.into_iter().enumerate() {
         let mut cpu = row(&format!("CPU of {name} per like in µs, {over}"), BARE, None);
+        cpu.once = true;
         cpu.round(ours.cpu_per_like(process), theirs.cpu_per_like(process));
         table.add(cpu);
     }

@@ -85,8 +85,8 @@ impl Stage {
         self.next += outcome.used;
     }
 
-    /// Has so many new likes accepted.
-    pub(crate) fn fill(&mut self, count: u64) -> anyhow::Result<()> {
+    /// Has so many likes accepted, and says how many of them were new: a few pairs were met while warming up.
+    pub(crate) fn fill(&mut self, count: u64) -> anyhow::Result<u64> {
         let load = Load {
             connections: FILL_CONNECTIONS,
             operations: FILL_OPERATIONS,
@@ -98,7 +98,7 @@ impl Stage {
         };
         let outcome = complete(&load, count)?;
         self.used(&outcome);
-        Ok(())
+        Ok(outcome.changed)
     }
 
     /// Flushes, so that what is measured next has the machine for itself.

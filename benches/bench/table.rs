@@ -22,6 +22,8 @@ pub(crate) struct Row {
     pub(crate) thumbd: Vec<f64>,
     pub(crate) yardstick: Vec<f64>,
     pub(crate) mark: Option<Mark>,
+    /// Measured once, because it takes too long to repeat.
+    pub(crate) once: bool,
     pub(crate) answers: Answers,
     pub(crate) yardstick_answers: Answers,
 }
@@ -87,6 +89,7 @@ impl Row {
             Some(Mark::AtMost(mark)) => (format!("≤ {mark:.2}"), yes(ratio <= mark)),
         };
         let failed = match (self.answers.failed(), self.yardstick_answers.failed()) {
+            (None, None) if self.answers.accepted == 0 => "–".into(),
             (None, None) => "0".into(),
             (Some(ours), None) => ours,
             (None, Some(theirs)) => format!("yardstick {theirs}"),
@@ -97,7 +100,7 @@ impl Row {
             number(thumbd),
             self.beside.into(),
             number(yardstick),
-            format!("{ratio:.2}{}", self.spread()),
+            format!("{ratio:.3}{}", self.spread()),
             mark,
             met.into(),
             self.answers.changed_share(),
@@ -112,7 +115,8 @@ impl Row {
             (low.min(ratio), high.max(ratio))
         });
         match self.thumbd.len() {
-            0 | 1 => " (once)".into(),
+            _ if self.once => " (once)".into(),
+            0 | 1 => String::new(),
             _ => format!(" ({low:.2}–{high:.2})"),
         }
     }
@@ -136,7 +140,7 @@ impl Table {
     pub(crate) fn print(&self, options: &Options) {
         let cores = std::thread::available_parallelism().map_or(0, usize::from);
         println!(
-            "Medians of {} rounds of {:.1} s, thumbd and yardsticks in turn; {cores} cores, shared with the load generator and all servers. In brackets: the ratio's range over the rounds.\n",
+            "Medians of {} rounds of {:.1} s (`once`: too long to repeat), thumbd and yardsticks in turn; {cores} cores, shared with the load generator and all servers. In brackets: the ratio's range over the rounds.\n",
             options.rounds,
             options.seconds.as_secs_f64()
         );

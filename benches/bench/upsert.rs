@@ -1,15 +1,15 @@
 //! The raw multi-row upsert: what the database can take when nothing is compared and nothing counted.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Context;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
-use std::time::{Duration, Instant};
+use thumbd::config::Settings;
 
 use crate::pairs::pair;
 
 /// Rows of one INSERT.
 const ROWS: usize = 512;
-/// Rows of one transaction, as `flush_rows_max` has it by default.
-const TRANSACTION_ROWS: usize = 20_000;
 /// Beside thumbd's own table, on the same server.
 const TABLE: &str = "bench_raw.thumb";
 
@@ -50,12 +50,14 @@ impl RawTable {
             })
             .collect();
         self.next += count;
-        for transaction in rows.chunks_mut(TRANSACTION_ROWS) {
+        // As large as those of a flush.
+        let transaction_rows = Settings::default().flush_rows_max as usize;
+        for transaction in rows.chunks_mut(transaction_rows) {
             // In the order of the primary key, as a flush has them.
             transaction.sort_unstable();
         }
         let begun = Instant::now();
-        for rows in rows.chunks(TRANSACTION_ROWS) {
+        for rows in rows.chunks(transaction_rows) {
             let mut transaction = self.connection.begin().await?;
             for rows in rows.chunks(ROWS) {
                 let mut query = sqlx::query(AssertSqlSafe(text(rows.len())));
