@@ -72,12 +72,15 @@ async fn drive(load: Load) -> anyhow::Result<Outcome> {
         connections.push(connection.with_context(|| format!("connect to {}", load.address))?);
     }
     let begin = Instant::now();
-    let window = match load.until {
-        Until::Time { ramp, length } => Window::announce(ramp, length),
+    let (window, announcer) = match load.until {
+        Until::Time { ramp, length } => {
+            let (window, announcer) = Window::announce(ramp, length);
+            (window, Some(announcer))
+        }
         _ => {
             say("go");
             let end = begin + Duration::from_secs(86_400);
-            Window { begin, end }
+            (Window { begin, end }, None)
         }
     };
     let shared = Rc::new(Shared {
@@ -95,6 +98,9 @@ async fn drive(load: Load) -> anyhow::Result<Outcome> {
         .collect();
     for task in tasks {
         task.await?;
+    }
+    if let Some(announcer) = announcer {
+        let _ = announcer.join();
     }
     let mut outcome = shared.outcome.take();
     outcome.used = shared.next.get() - shared.load.from;

@@ -45,7 +45,7 @@ async fn drive(load: Pipelines) -> anyhow::Result<Outcome> {
     let redis = client.get_multiplexed_async_connection().await?;
     let script = bare_script();
     script.load_async(&mut redis.clone()).await?;
-    let window = Window::announce(RAMP, load.length);
+    let (window, announcer) = Window::announce(RAMP, load.length);
     let next = Arc::new(AtomicU64::new(load.from));
     let load = Arc::new(load);
     let tasks: Vec<_> = (0..load.at_once)
@@ -69,6 +69,7 @@ async fn drive(load: Pipelines) -> anyhow::Result<Outcome> {
             all.failed(reason, times);
         }
     }
+    let _ = announcer.join();
     all.used = next.load(Ordering::Relaxed) - load.from;
     all.seconds = load.length.as_secs_f64();
     Ok(all)

@@ -185,7 +185,7 @@ fn yes(met: bool) -> &'static str {
 /// Three digits that matter at least, thousands apart.
 fn number(value: f64) -> String {
     if value < 100.0 {
-        return format!("{value:.1}");
+        return format!("{value:.*}", if value < 10.0 { 2 } else { 1 });
     }
     let digits = format!("{value:.0}");
     let mut text = String::new();

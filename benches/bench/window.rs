@@ -3,7 +3,8 @@
 use std::{
     collections::BTreeMap,
     io::{Read, Write},
-    process, thread,
+    process,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -49,17 +50,18 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// One that begins after `ramp`, and a thread that says so when it does, and when it has ended.
-    pub(crate) fn announce(ramp: Duration, length: Duration) -> Self {
+    /// One that begins after `ramp`, and a thread that says so when it does, and when it has ended. It must be joined
+    /// before the outcome is said.
+    pub(crate) fn announce(ramp: Duration, length: Duration) -> (Self, JoinHandle<()>) {
         let begin = Instant::now() + ramp;
         let end = begin + length;
-        thread::spawn(move || {
+        let announcer = thread::spawn(move || {
             for (when, word) in [(begin, "go"), (end, "end")] {
                 thread::sleep(when.saturating_duration_since(Instant::now()));
                 say(word);
             }
         });
-        Self { begin, end }
+        (Self { begin, end }, announcer)
     }
 
     pub(crate) fn contains(&self, moment: Instant) -> bool {
