@@ -165,7 +165,11 @@ impl Thumbd {
             .stderr(File::create(&log)?)
             .spawn()
             .with_context(|| format!("start {}", program.display()))?;
-        let client = reqwest::Client::builder().timeout(FLUSH_MAX).build()?;
+        // Nothing drives the client between two calls, so it would not see that thumbd closed an idle connection.
+        let client = reqwest::Client::builder()
+            .timeout(FLUSH_MAX)
+            .pool_max_idle_per_host(0)
+            .build()?;
         let mut thumbd = Self {
             child,
             address,
