@@ -298,10 +298,12 @@ async fn a_process_killed_in_the_middle_of_a_flush_loses_and_doubles_nothing() {
         assert!(results.iter().all(|one| one["changed"] == true));
     }
     let mut holder = pool.begin().await.unwrap();
-    sqlx::query("SELECT count FROM thumb_count WHERE target_id = 'last' FOR UPDATE")
-        .fetch_one(&mut *holder)
-        .await
-        .unwrap();
+    sqlx::query(
+        "SELECT count FROM thumb_count WHERE kind_id = 1 AND target_id = 'last' FOR UPDATE",
+    )
+    .fetch_one(&mut *holder)
+    .await
+    .unwrap();
     let (client, url) = (serve.client.clone(), serve.url.clone());
     let flush = tokio::spawn(async move {
         let call = client.post(format!("{url}/admin/v1/flushes"));

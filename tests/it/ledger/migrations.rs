@@ -80,7 +80,7 @@ async fn other_defaults_of_database_and_url_change_nothing() {
     .execute(&pool)
     .await
     .unwrap();
-    let odd = format!("{url}?charset=latin1&timezone=%2B05:30");
+    let odd = format!("{url}&charset=latin1&timezone=%2B05:30");
     let ledger = Ledger::connect(&odd, LedgerOptions::default()).unwrap();
     ledger.migrate().await.unwrap();
     ledger.adopt_layout(&layout(1)).await.unwrap();
