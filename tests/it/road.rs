@@ -111,15 +111,15 @@ fn output(child: Child) -> String {
     text
 }
 
-/// The number in a line of `load`'s table.
+/// The number below a heading of `load`'s table.
 fn figure(table: &str, name: &str) -> u64 {
-    let line = table.lines().find(|line| line.contains(name));
-    let digits: String = line
-        .unwrap_or_else(|| panic!("no {name} in {table}"))
-        .chars()
-        .filter(char::is_ascii_digit)
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect())
         .collect();
-    digits.parse().unwrap()
+    let heading = rows.iter().position(|row| row.contains(&name)).unwrap();
+    let column = rows[heading].iter().position(|word| *word == name).unwrap();
+    rows[heading + 2][column].parse().unwrap()
 }
 
 async fn number(pool: &MySqlPool, query: &'static str) -> i64 {
