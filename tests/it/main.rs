@@ -7,3 +7,5 @@
 mod dev_servers;
 mod ledger;
 mod servers;
+mod stand;
+mod verify;
