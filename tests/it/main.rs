@@ -5,7 +5,10 @@
 )]
 
 mod dev_servers;
+mod flush;
+mod hot;
 mod ledger;
 mod servers;
+mod service;
 mod stand;
 mod verify;
