@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use futures_util::future::join_all;
+use tokio::sync::Mutex;
 
+use super::cold::Cold;
 use super::thumb::{colds_of, count_outcome, thumb_of};
 use super::{Outcome, Service, ServiceError};
 use crate::domain::{Action, Operation, Target, UserId};
@@ -32,6 +34,9 @@ impl Service {
             }
             rounds[round].push(at);
         }
+        let loading = Mutex::new(());
+        // What stopped an operation and will stop all others that need the same: nobody waits for it once more.
+        let mut stopped = None;
         for round in rounds {
             let mut calls: HashMap<(u16, Action), Vec<usize>> = HashMap::new();
             for at in round {
@@ -42,9 +47,20 @@ impl Service {
                     .push(at);
             }
             let calls = calls.into_iter().map(|((partition, action), ats)| {
-                self.batch_call(partition, action, ats, &operations)
+                let call = Call {
+                    partition,
+                    action,
+                    ats,
+                    operations: &operations,
+                    loading: &loading,
+                };
+                self.batch_call(call, stopped.clone())
             });
-            for (at, result) in join_all(calls).await.into_iter().flatten() {
+            let answers = join_all(calls).await;
+            for (at, result) in answers.into_iter().flatten() {
+                if let Err(error) = &result {
+                    stopped = stopped.or_else(|| stop(error));
+                }
                 results[at] = Some(result);
             }
         }
@@ -62,33 +78,39 @@ impl Service {
     /// Operations of one partition and direction; those that are not settled at once go on one by one, in their order.
     async fn batch_call(
         &self,
-        partition: u16,
-        action: Action,
-        ats: Vec<usize>,
-        operations: &[Operation],
+        call: Call<'_>,
+        mut stopped: Option<ServiceError>,
     ) -> Vec<(usize, Result<Outcome, ServiceError>)> {
-        let thumbs: Vec<Thumb> = ats
+        let thumbs: Vec<Thumb> = call
+            .ats
             .iter()
-            .map(|at| thumb_of(&operations[*at], None))
+            .map(|at| thumb_of(&call.operations[*at], None))
             .collect();
         let answers = self
             .0
             .hot
-            .thumb_many(partition, action.thumbed(), &thumbs)
+            .thumb_many(call.partition, call.action.thumbed(), &thumbs)
             .await;
-        self.load_together(partition, &ats, &answers, operations)
-            .await;
-        let mut results = Vec::with_capacity(ats.len());
-        for (at, answer) in ats.into_iter().zip(answers) {
-            let result = match answer {
-                Ok(Answer::Done { changed, .. }) => Ok(changed),
-                Err(error) => Err(error.into()),
-                Ok(_) => self
-                    .thumb_one(partition, &operations[at])
+        if stopped.is_none()
+            && let Err(error) = self.load_together(&call, &answers).await
+        {
+            stopped = stop(&error);
+        }
+        let mut results = Vec::with_capacity(call.ats.len());
+        for (at, answer) in call.ats.into_iter().zip(answers) {
+            let result = match (answer, &stopped) {
+                (Ok(Answer::Done { changed, .. }), _) => Ok(changed),
+                (Err(error), _) => Err(error.into()),
+                (Ok(_), Some(error)) => Err(error.clone()),
+                (Ok(_), None) => self
+                    .thumb_one(call.partition, &call.operations[at])
                     .await
                     .map(|(changed, _)| changed),
             };
-            count_outcome(action, result.as_ref().copied());
+            if let Err(error) = &result {
+                stopped = stopped.or_else(|| stop(error));
+            }
+            count_outcome(call.action, result.as_ref().copied());
             results.push((
                 at,
                 result.map(|changed| Outcome {
@@ -100,29 +122,57 @@ impl Service {
         results
     }
 
-    /// Loads all that was cold in a batch at once. Errors are met again, one by one, by those whom they concern.
+    /// Loads all that was cold, as much at once as the queries take: a batch alone must not fill all places for loads, or it
+    /// would refuse a part of itself.
     async fn load_together(
         &self,
-        partition: u16,
-        ats: &[usize],
+        call: &Call<'_>,
         answers: &[Result<Answer, HotError>],
-        operations: &[Operation],
-    ) {
+    ) -> Result<(), ServiceError> {
         let mut colds = HashMap::new();
-        for (at, answer) in ats.iter().zip(answers) {
+        for (at, answer) in call.ats.iter().zip(answers) {
             if let Ok(Answer::Cold {
                 user,
                 count,
                 at: moment,
             }) = answer
             {
-                for cold in colds_of(partition, &operations[*at], *user, *count, moment) {
+                let operation = &call.operations[*at];
+                for cold in colds_of(call.partition, operation, *user, *count, moment) {
                     colds.insert(cold.key.clone(), cold);
                 }
             }
         }
-        if !colds.is_empty() {
-            let _ = self.0.loader.load(colds.into_values().collect()).await;
+        let colds: Vec<Cold> = colds.into_values().collect();
+        for colds in colds.chunks(self.0.loader.together_max()) {
+            let _one_at_a_time = call.loading.lock().await;
+            self.0.loader.load(colds.to_vec()).await?;
         }
+        Ok(())
+    }
+}
+
+/// Operations of a batch that go in one call.
+struct Call<'a> {
+    partition: u16,
+    action: Action,
+    ats: Vec<usize>,
+    operations: &'a [Operation],
+    /// Whoever loads for this batch.
+    loading: &'a Mutex<()>,
+}
+
+/// What an error of one operation means for those behind it that are not settled either; `None`: they may be luckier.
+fn stop(error: &ServiceError) -> Option<ServiceError> {
+    match error {
+        ServiceError::DatabaseUnavailable { .. }
+        | ServiceError::Recovering { .. }
+        | ServiceError::RedisUnavailable { .. }
+        | ServiceError::RedisFull { .. } => Some(error.clone()),
+        // They have not been sent.
+        ServiceError::OutcomeUnknown { retry_after } => Some(ServiceError::RedisUnavailable {
+            retry_after: *retry_after,
+        }),
+        ServiceError::Busy { .. } | ServiceError::Internal(_) => None,
     }
 }

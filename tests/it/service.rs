@@ -105,7 +105,18 @@ async fn a_thousand_operations_with_duplicates() {
 
 #[tokio::test]
 async fn a_batch_that_is_all_cold_is_loaded_whole() {
-    let t = Stand::start(1).await;
+    for partitions in [1, 4] {
+        all_cold(Stand::start(partitions).await).await;
+    }
+    // However few places there are.
+    let few = Settings {
+        cold_loads_max: 2,
+        ..settings(1).await
+    };
+    all_cold(Stand::on(few).await).await;
+}
+
+async fn all_cold(t: Stand) {
     let operations: Vec<_> = (0..1000)
         .map(|n| op(&format!("u{n}"), &format!("blog:{n}"), true))
         .collect();
@@ -248,6 +259,19 @@ async fn residents_go_on_without_mysql() {
     t.like("u1", "blog:1").await.unwrap();
     t.like("u2", "blog:2").await.unwrap();
     t.flush().await;
+    // A server that hangs is not waited for by each operation of a batch.
+    server.freeze().unwrap();
+    let mut batch: Vec<_> = (0..100)
+        .map(|n| op("u4", &format!("blog:{}", n / 2), n % 2 == 0))
+        .collect();
+    batch.push(op("u2", "blog:2", false));
+    let started = std::time::Instant::now();
+    let mut answers = t.service.batch(batch).await;
+    assert!(started.elapsed() < std::time::Duration::from_secs(5));
+    assert!(answers.pop().unwrap().unwrap().changed);
+    assert!(answers.iter().all(Result::is_err));
+    assert_eq!(t.like("u2", "blog:2").await.unwrap(), outcome(true, 1));
+    server.thaw().unwrap();
     server.stop().unwrap();
 
     assert_eq!(t.unlike("u1", "blog:1").await.unwrap(), outcome(true, 0));
