@@ -4,6 +4,7 @@
     reason = "helpers of tests, too, end the test where something is not as it must be"
 )]
 
+mod batch;
 mod dev_servers;
 mod flush;
 mod hot;
