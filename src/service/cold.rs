@@ -82,6 +82,11 @@ impl Loader {
         (COLD_KEYS_PER_QUERY_MAX * COLD_QUERIES_MAX).min(self.0.bounds.loads_max)
     }
 
+    /// Longest wait for what is cold.
+    pub(super) fn timeout(&self) -> Duration {
+        self.0.bounds.timeout
+    }
+
     /// Waits until each of these was loaded once. The first error ends the waiting, not the loading.
     pub(super) async fn load(&self, colds: Vec<Cold>) -> Result<(), ServiceError> {
         let mut answers = Vec::with_capacity(colds.len());

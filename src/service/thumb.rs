@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use super::cold::{Cold, ColdKey};
 use super::{Service, ServiceError, recover};
-use crate::domain::{Action, Operation, Target, UserId, partition_of};
+use crate::domain::{Action, Operation, Target, UserId, Version, partition_of};
 use crate::hot::{Answer, Known, Moment, Thumb};
+use crate::ledger::LedgerError;
 use crate::limits::{COLD_ROUNDS_MAX, RECOVERING_POLL, RECOVERING_WAIT_MAX};
 use crate::steps;
 use crate::telemetry::names;
@@ -90,7 +91,7 @@ impl Service {
             Answer::NotHeld { at } => {
                 steps::point("thumb.not_held").await;
                 let pair = (operation.user.clone(), operation.target.clone());
-                let states = self.0.ledger.states(&[pair]).await?;
+                let states = self.states(&[pair]).await?;
                 let thumbed = matches!(states.first(), Some(Some((true, _))));
                 tries.known = Some(Known { at, thumbed });
             }
@@ -120,6 +121,18 @@ impl Service {
             .await
             .ok()?;
         Some(part + parts.into_iter().next()??)
+    }
+
+    /// What MySQL says of pairs that partial users do not hold, within the time that a cold user may take.
+    pub(super) async fn states(
+        &self,
+        pairs: &[(UserId, Target)],
+    ) -> Result<Vec<Option<(bool, Version)>>, ServiceError> {
+        let bound = self.0.loader.timeout();
+        match tokio::time::timeout(bound, self.0.ledger.states(pairs)).await {
+            Ok(states) => Ok(states?),
+            Err(_) => Err(LedgerError::Timeout(bound).into()),
+        }
     }
 
     pub(super) fn home(&self, user: &UserId) -> u16 {

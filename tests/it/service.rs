@@ -177,6 +177,15 @@ async fn an_emptied_redis_is_recognised_by_whoever_comes() {
     }
 }
 
+/// The signal takes a moment to stop each of the server's threads.
+async fn until_hanging(t: &Stand) {
+    let patience = std::time::Duration::from_millis(200);
+    while tokio::time::timeout(patience, t.ledger.ping())
+        .await
+        .is_ok()
+    {}
+}
+
 #[tokio::test]
 async fn residents_go_on_without_mysql() {
     let dir = tempfile::tempdir().unwrap();
@@ -193,6 +202,7 @@ async fn residents_go_on_without_mysql() {
     t.flush().await;
     // A server that hangs is not waited for by each operation of a batch.
     server.freeze().unwrap();
+    until_hanging(&t).await;
     let mut batch: Vec<_> = (0..100)
         .map(|n| op("u4", &format!("blog:{}", n / 2), n % 2 == 0))
         .collect();
@@ -245,4 +255,36 @@ async fn residents_go_on_without_mysql() {
             .await,
         3
     );
+}
+
+#[tokio::test]
+async fn a_partial_user_does_not_wait_for_a_database_that_hangs() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = SqlServer::start(sql_options(dir.path())).unwrap();
+    let t = Stand::on(Settings {
+        database_url: Some(Secret::new(server.url())),
+        cold_timeout_ms: 300,
+        resident_thumbs_max: 2,
+        ..settings(1).await
+    })
+    .await;
+    for n in 0..5 {
+        t.like("u1", &format!("blog:{n}")).await.unwrap();
+    }
+    t.flush().await;
+    assert_eq!(t.look("u1", "blog:0").await, (Some(true), Some(1)));
+    server.freeze().unwrap();
+    until_hanging(&t).await;
+    let started = std::time::Instant::now();
+    assert_eq!(t.look("u1", "blog:0").await, (None, Some(1)));
+    assert_eq!(t.look("u1", "blog:4").await, (Some(true), Some(1)));
+    let error = t.unlike("u1", "blog:0").await.unwrap_err();
+    assert!(
+        matches!(error, ServiceError::DatabaseUnavailable { .. }),
+        "{error:?}"
+    );
+    assert!(started.elapsed() < std::time::Duration::from_secs(5));
+    server.thaw().unwrap();
+    assert_eq!(t.unlike("u1", "blog:0").await.unwrap(), outcome(true, 0));
+    t.check().await;
 }
