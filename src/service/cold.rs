@@ -77,6 +77,16 @@ impl Loader {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Keys that one caller should load at once: as many as the queries take, and never more than there are places.
+    pub(super) fn together_max(&self) -> usize {
+        (COLD_KEYS_PER_QUERY_MAX * COLD_QUERIES_MAX).min(self.0.bounds.loads_max)
+    }
+
+    /// Longest wait for what is cold.
+    pub(super) fn timeout(&self) -> Duration {
+        self.0.bounds.timeout
+    }
+
     /// Waits until each of these was loaded once. The first error ends the waiting, not the loading.
     pub(super) async fn load(&self, colds: Vec<Cold>) -> Result<(), ServiceError> {
         let mut answers = Vec::with_capacity(colds.len());

@@ -91,13 +91,7 @@ impl Service {
             .iter()
             .map(|at| (user.clone(), targets[*at].clone()))
             .collect();
-        match self
-            .0
-            .ledger
-            .states(&pairs)
-            .await
-            .map_err(ServiceError::from)
-        {
+        match self.states(&pairs).await {
             Ok(rows) => {
                 for (at, row) in asked.into_iter().zip(rows) {
                     seen[at].liked = Some(matches!(row, Some((true, _))));
