@@ -6,4 +6,5 @@
 
 mod dev_servers;
 mod ledger;
+mod model;
 mod servers;
