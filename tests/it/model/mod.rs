@@ -12,6 +12,7 @@ mod damage;
 mod scenario;
 mod schedule;
 mod settle;
+mod stores;
 mod truth;
 mod world;
 
@@ -127,6 +128,52 @@ async fn model_real_windows() {
         name: "real windows",
         real_time: true,
         evict: 0.03,
+        ..CRASHES
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn model_redis_emptied() {
+    model(Scenario {
+        name: "Redis emptied",
+        empty: 0.008,
+        ..CRASHES
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn model_redis_rolled_back() {
+    model(Scenario {
+        name: "Redis rolled back",
+        rollback: 0.01,
+        evict: 0.02,
+        ..CRASHES
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn model_mysql_forgets() {
+    model(Scenario {
+        name: "MySQL forgets a commit",
+        forget: 0.01,
+        evict: 0.02,
+        ..CRASHES
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn model_all_damage_in_three_partitions() {
+    model(Scenario {
+        name: "all damage, three partitions",
+        partitions: 3,
+        empty: 0.002,
+        rollback: 0.004,
+        forget: 0.004,
+        evict: 0.02,
         ..CRASHES
     })
     .await;

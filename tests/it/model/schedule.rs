@@ -191,7 +191,12 @@ impl<'a> Run<'a> {
                 step: self.step,
                 accepted,
                 state_before,
-                count_after: self.truth.count(&operation.target),
+                count_after: self.truth.count(&operation.target)
+                    + if accepted && self.scenario.damages() {
+                        if operation.action.thumbed() { 1 } else { -1 }
+                    } else {
+                        0
+                    },
             });
         } else {
             self.trace(format!("{id} {before} → {after}"));
@@ -211,7 +216,12 @@ impl<'a> Run<'a> {
             "WRONG ANSWER: accepted, though the state was {wanted} already"
         );
         let pair = (operation.user.clone(), operation.target.clone());
-        self.damage.accepted(pair.clone(), wanted, version);
+        self.damage
+            .accepted(self.step, pair.clone(), wanted, version);
+        if self.scenario.damages() {
+            // What is true is read from the stores, after the step.
+            return;
+        }
         self.truth.accept(self.step, pair, wanted, version);
     }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use redis::aio::ConnectionManager;
-use sqlx::{MySqlPool, Row};
+use sqlx::MySqlPool;
 use thumbd::config::Settings;
 use thumbd::domain::{Target, UserId};
 use thumbd::flush::Flusher;
 use thumbd::hot::{Hot, HotOptions};
-use thumbd::ledger::{FlushState, Layout, Ledger, LedgerOptions};
+use thumbd::ledger::{Layout, Ledger, LedgerOptions};
 use thumbd::service::{Service, recover_check};
 
 use super::scenario::Scenario;
@@ -42,6 +42,8 @@ pub(super) struct World {
     slice_ms: u64,
     real_time: bool,
     idle: Vec<Instance>,
+    /// For looking.
+    pub(super) observer: Hot,
 }
 
 impl World {
@@ -58,6 +60,7 @@ impl World {
         ledger.adopt_layout(&layout).await.unwrap();
         let client = redis::Client::open(env.redis_url.as_str()).unwrap();
         Self {
+            observer: connect(&env, scenario.partitions, slice_ms).await,
             ledger,
             partitions: scenario.partitions,
             redis: client.get_connection_manager().await.unwrap(),
@@ -97,6 +100,9 @@ impl World {
             recover_check(&hot, &self.ledger, partition).await.unwrap();
         }
         self.jump(None, 0).await;
+        if scenario.forget > 0.0 {
+            self.remember_nothing().await;
+        }
     }
 
     /// An instance that nobody uses.
@@ -104,18 +110,7 @@ impl World {
         if let Some(instance) = self.idle.pop() {
             return instance;
         }
-        let options = HotOptions {
-            url: self.env.redis_url.clone(),
-            prefix: self.env.key_prefix.clone(),
-            partitions: self.partitions,
-            slice_ms: self.slice_ms,
-            connect_timeout: Duration::from_secs(5),
-            response_timeout: Duration::from_secs(10),
-            gather_operations_max: 64,
-            gather_calls_max: 8,
-            queue_operations_max: 100,
-        };
-        let hot = Hot::connect(options).await.unwrap();
+        let hot = connect(&self.env, self.partitions, self.slice_ms).await;
         Instance {
             service: Service::new(hot.clone(), self.ledger.clone(), &self.settings),
             flusher: Flusher::new(hot.clone(), self.ledger.clone(), &self.settings),
@@ -234,39 +229,19 @@ impl World {
         let ttls: Vec<i64> = pipe.query_async(&mut self.redis).await.unwrap();
         keys.into_iter().zip(ttls).collect()
     }
+}
 
-    /// The rows in MySQL.
-    pub(super) async fn rows(&self) -> Pairs {
-        let rows = sqlx::query(
-            "SELECT user_id, name, target_id, thumbed <> 0, version FROM thumb JOIN kind USING (kind_id)",
-        )
-        .fetch_all(&self.pool)
-        .await
-        .unwrap();
-        rows.into_iter()
-            .map(|row| {
-                let (kind, id): (String, String) = (row.get(1), row.get(2));
-                let user = UserId::parse(row.get::<String, _>(0)).unwrap();
-                let target = Target::parse(&format!("{kind}:{id}")).unwrap();
-                let thumbed: i64 = row.get(3);
-                ((user, target), (thumbed != 0, row.get(4)))
-            })
-            .collect()
-    }
-
-    pub(super) async fn flush_state(&self) -> FlushState {
-        self.ledger.flush_state().await.unwrap()
-    }
-
-    /// The generation under which a user or a count was written.
-    pub(super) async fn generation_of(&mut self, key: &str) -> String {
-        let user = key.contains("}:user:");
-        let mut command = redis::cmd(if user { "HGET" } else { "GET" });
-        command.arg(key);
-        if user {
-            command.arg("#");
-        }
-        let text: Option<String> = command.query_async(&mut self.redis).await.unwrap();
-        text.unwrap_or_default().chars().take(16).collect()
-    }
+async fn connect(env: &TestEnv, partitions: u16, slice_ms: u64) -> Hot {
+    let options = HotOptions {
+        url: env.redis_url.clone(),
+        prefix: env.key_prefix.clone(),
+        partitions,
+        slice_ms,
+        connect_timeout: Duration::from_secs(5),
+        response_timeout: Duration::from_secs(10),
+        gather_operations_max: 64,
+        gather_calls_max: 8,
+        queue_operations_max: 100,
+    };
+    Hot::connect(options).await.unwrap()
 }
