@@ -164,7 +164,7 @@ impl Service {
                 if since.elapsed() > RECOVERING_WAIT_MAX {
                     return Err(ServiceError::recovering());
                 }
-                tokio::time::sleep(RECOVERING_POLL).await;
+                steps::pause("look.recovering", RECOVERING_POLL).await;
             } else if !colds.is_empty() {
                 match self.0.loader.load(colds.into_values().collect()).await {
                     Ok(()) => {}
