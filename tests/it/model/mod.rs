@@ -9,6 +9,7 @@
 
 mod actors;
 mod damage;
+mod directed;
 mod scenario;
 mod schedule;
 mod settle;
