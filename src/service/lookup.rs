@@ -1,6 +1,6 @@
 //! Reads: who likes what, and how many do.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -128,7 +128,7 @@ impl Service {
             });
             let looked = join_all(looks).await;
             left.clear();
-            let mut colds = HashMap::new();
+            let mut colds = BTreeMap::new();
             let mut wait = false;
             for (partition, looked) in looked {
                 match looked.map_err(read_error)? {
