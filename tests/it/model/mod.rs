@@ -24,7 +24,7 @@ use schedule::{Run, Totals};
 use world::World;
 
 /// Seeds of a scenario, unless told otherwise.
-const RUNS: u64 = 24;
+const RUNS: u64 = 20;
 
 async fn model(scenario: Scenario) {
     let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().unwrap());

@@ -44,7 +44,7 @@ pub(super) const CALM: Scenario = Scenario {
 pub(super) const CRASHES: Scenario = Scenario {
     name: "crashes",
     flushers: 2,
-    crash: 0.015,
+    crash: 0.008,
     ..CALM
 };
 

@@ -14,7 +14,7 @@ use super::truth::Truth;
 use super::world::World;
 
 /// Steps of the scheduler in one run.
-const STEPS: u64 = 320;
+const STEPS: u64 = 600;
 
 /// What a scenario's runs did: a test in which nothing happens proves nothing.
 #[derive(Debug, Default)]
@@ -131,11 +131,18 @@ impl<'a> Run<'a> {
             let flushing: Vec<usize> = (0..self.actors.len())
                 .filter(|at| self.actors[*at].role.flushes())
                 .collect();
-            let at = if !flushing.is_empty() && self.rng.random_bool(0.4) {
+            let mut at = if !flushing.is_empty() && self.rng.random_bool(0.4) {
                 flushing[self.rng.random_range(0..flushing.len())]
             } else {
                 self.rng.random_range(0..self.actors.len())
             };
+            // One in four is slow: a flusher that sleeps while another one carries several slices.
+            if self.actors[at].id % 4 == 3 && self.rng.random_bool(0.85) {
+                at = self.rng.random_range(0..self.actors.len());
+                if self.actors[at].id % 4 == 3 {
+                    return;
+                }
+            }
             self.advance(at).await;
         }
     }
@@ -303,7 +310,9 @@ impl<'a> Run<'a> {
     }
 
     fn user(&mut self) -> UserId {
-        UserId::parse(format!("u{}", self.rng.random_range(0..5))).unwrap()
+        // Few users have more likes each.
+        let number = if self.scenario.partial { 2 } else { 4 };
+        UserId::parse(format!("u{}", self.rng.random_range(0..number))).unwrap()
     }
 
     fn target(&mut self) -> Target {
