@@ -100,7 +100,7 @@ impl Service {
                 if since.elapsed() > RECOVERING_WAIT_MAX {
                     return Err(ServiceError::recovering());
                 }
-                tokio::time::sleep(RECOVERING_POLL).await;
+                steps::pause("thumb.recovering", RECOVERING_POLL).await;
             }
             Answer::Uninitialised => {
                 recover::check(&self.0.hot, &self.0.ledger, partition).await?;

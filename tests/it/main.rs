@@ -11,6 +11,7 @@ mod flush;
 mod hot;
 mod http;
 mod ledger;
+mod model;
 mod process;
 mod road;
 mod servers;
