@@ -37,10 +37,17 @@ impl Service {
         let loading = Mutex::new(());
         // What stopped an operation and will stop all others that need the same: nobody waits for it once more.
         let mut stopped = None;
+        // Pairs with an operation that was not accepted: what comes behind it waits for its repetition, or the repetition would win.
+        let mut refused: HashMap<(&UserId, &Target), ServiceError> = HashMap::new();
         for round in rounds {
             let mut calls: HashMap<(u16, Action), Vec<usize>> = HashMap::new();
             for at in round {
                 let operation = &operations[at];
+                if let Some(error) = refused.get(&(&operation.user, &operation.target)) {
+                    results[at] = Some(Err(error.clone()));
+                    count_outcome(operation.action, Err(error));
+                    continue;
+                }
                 calls
                     .entry((self.home(&operation.user), operation.action))
                     .or_default()
@@ -60,6 +67,9 @@ impl Service {
             for (at, result) in answers.into_iter().flatten() {
                 if let Err(error) = &result {
                     stopped = stopped.or_else(|| stop(error));
+                    let operation = &operations[at];
+                    let pair = (&operation.user, &operation.target);
+                    refused.entry(pair).or_insert_with(|| not_sent(error));
                 }
                 results[at] = Some(result);
             }
@@ -169,10 +179,17 @@ fn stop(error: &ServiceError) -> Option<ServiceError> {
         | ServiceError::Recovering { .. }
         | ServiceError::RedisUnavailable { .. }
         | ServiceError::RedisFull { .. } => Some(error.clone()),
-        // They have not been sent.
-        ServiceError::OutcomeUnknown { retry_after } => Some(ServiceError::RedisUnavailable {
-            retry_after: *retry_after,
-        }),
+        ServiceError::OutcomeUnknown { .. } => Some(not_sent(error)),
         ServiceError::Busy { .. } | ServiceError::Internal(_) => None,
+    }
+}
+
+/// The same error for an operation that was not even sent, so that its outcome is known.
+fn not_sent(error: &ServiceError) -> ServiceError {
+    match error {
+        ServiceError::OutcomeUnknown { retry_after } => ServiceError::RedisUnavailable {
+            retry_after: *retry_after,
+        },
+        other => other.clone(),
     }
 }
