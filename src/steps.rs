@@ -4,6 +4,7 @@
 mod gated {
     use std::future::Future;
     use std::sync::Arc;
+    use std::time::Duration;
 
     use futures_util::future::BoxFuture;
 
@@ -29,6 +30,14 @@ mod gated {
         }
     }
 
+    /// A pause; behind a gate it is a point, and as long as the gate wants it.
+    pub async fn pause(name: &'static str, length: Duration) {
+        match GATE.try_with(Arc::clone) {
+            Ok(gate) => gate.pass(name).await,
+            Err(_) => tokio::time::sleep(length).await,
+        }
+    }
+
     /// Starts a task behind the same gate.
     pub fn spawn(future: impl Future<Output = ()> + Send + 'static) {
         match GATE.try_with(Arc::clone) {
@@ -39,12 +48,19 @@ mod gated {
 }
 
 #[cfg(debug_assertions)]
-pub use gated::{Gate, gated, point, spawn};
+pub use gated::{Gate, gated, pause, point, spawn};
 
 /// A point between two effects.
 #[cfg(not(debug_assertions))]
 #[inline]
 pub async fn point(_name: &'static str) {}
+
+/// A pause.
+#[cfg(not(debug_assertions))]
+#[inline]
+pub async fn pause(_name: &'static str, length: std::time::Duration) {
+    tokio::time::sleep(length).await;
+}
 
 /// Starts a task.
 #[cfg(not(debug_assertions))]

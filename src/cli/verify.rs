@@ -126,6 +126,14 @@ mod tests {
             found: "absent".into(),
             expected: "liked".into(),
         }];
-        insta::assert_snapshot!(text(&report), @"");
+        insta::assert_snapshot!(text(&report), @r"
+        ───────────────────────────────────────────────────────────
+         where           partition   what        found    expected 
+        ═══════════════════════════════════════════════════════════
+         user in Redis   2           u1 blog:1   absent   liked    
+        ───────────────────────────────────────────────────────────
+        and 2 more
+        3 differences in 7 rows of 3 targets, 2 users and 3 counts in Redis; 1 keys changed too often to be compared; 4 partitions are not initialised
+        ");
     }
 }

@@ -36,7 +36,7 @@ pub use thumb::{Answer, Known, Thumb};
 pub type Generation = String;
 
 /// When something was found cold: a fill is accepted only if nothing can have happened since.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Moment {
     /// The partition's generation.
     pub generation: Generation,

@@ -64,7 +64,7 @@ pub struct Reset<'a> {
     pub last: SliceId,
     /// `max_version` of flush_state.
     pub max_version: Version,
-    /// `landed` of flush_state, if MySQL is behind.
+    /// `landed` of flush_state: `done` is lowered to it, or raised as far as nothing live is older.
     pub landed: Option<SliceId>,
 }
 

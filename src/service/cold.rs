@@ -1,6 +1,6 @@
 //! Loads cold users and counts from MySQL into Redis: one load per key at a time, many keys in one query, and never more than a bound.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::limits::{COLD_KEYS_PER_QUERY_MAX, COLD_QUERIES_MAX, FILL_THUMBS_MAX};
 use crate::steps;
 
 /// What is cold.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum ColdKey {
     User(UserId),
     Count(Target),
@@ -75,6 +75,16 @@ impl Loader {
             .pending
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keys that one caller should load at once: as many as the queries take, and never more than there are places.
+    pub(super) fn together_max(&self) -> usize {
+        (COLD_KEYS_PER_QUERY_MAX * COLD_QUERIES_MAX).min(self.0.bounds.loads_max)
+    }
+
+    /// Longest wait for what is cold.
+    pub(super) fn timeout(&self) -> Duration {
+        self.0.bounds.timeout
     }
 
     /// Waits until each of these was loaded once. The first error ends the waiting, not the loading.
@@ -171,7 +181,7 @@ impl Loader {
             })
             .collect();
         let mut loaded = ledger.users(&users, bounds.thumbs_max).await?.into_iter();
-        let mut fills: HashMap<(u16, Moment), (Vec<ColdUser>, Vec<Target>)> = HashMap::new();
+        let mut fills: BTreeMap<(u16, Moment), (Vec<ColdUser>, Vec<Target>)> = BTreeMap::new();
         for cold in colds {
             let fill = fills.entry((cold.partition, cold.at)).or_default();
             match cold.key {

@@ -1,6 +1,6 @@
 //! Reads: who likes what, and how many do.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -91,13 +91,7 @@ impl Service {
             .iter()
             .map(|at| (user.clone(), targets[*at].clone()))
             .collect();
-        match self
-            .0
-            .ledger
-            .states(&pairs)
-            .await
-            .map_err(ServiceError::from)
-        {
+        match self.states(&pairs).await {
             Ok(rows) => {
                 for (at, row) in asked.into_iter().zip(rows) {
                     seen[at].liked = Some(matches!(row, Some((true, _))));
@@ -128,7 +122,7 @@ impl Service {
             });
             let looked = join_all(looks).await;
             left.clear();
-            let mut colds = HashMap::new();
+            let mut colds = BTreeMap::new();
             let mut wait = false;
             for (partition, looked) in looked {
                 match looked.map_err(read_error)? {
@@ -164,7 +158,7 @@ impl Service {
                 if since.elapsed() > RECOVERING_WAIT_MAX {
                     return Err(ServiceError::recovering());
                 }
-                tokio::time::sleep(RECOVERING_POLL).await;
+                steps::pause("look.recovering", RECOVERING_POLL).await;
             } else if !colds.is_empty() {
                 match self.0.loader.load(colds.into_values().collect()).await {
                     Ok(()) => {}

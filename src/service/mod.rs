@@ -1,5 +1,6 @@
 //! The use cases: like, unlike, look up. They know what to do about cold, moved and recovering; they know no HTTP.
 
+mod batch;
 mod cold;
 mod error;
 mod lookup;

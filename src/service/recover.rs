@@ -57,7 +57,7 @@ pub async fn check(hot: &Hot, ledger: &Ledger, partition: u16) -> Result<bool, S
             generation: &new_generation(),
             last: state.last,
             max_version: state.max_version,
-            landed: (damage == Damage::LedgerBehind).then_some(state.landed),
+            landed: Some(state.landed),
         };
         if hot.reset(partition, reset).await? {
             was_reset = true;

@@ -5,9 +5,16 @@
 )]
 
 mod app;
+mod batch;
 mod dev_servers;
+mod flush;
+mod hot;
 mod http;
 mod ledger;
+mod model;
 mod process;
 mod road;
 mod servers;
+mod service;
+mod stand;
+mod verify;
