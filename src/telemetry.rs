@@ -96,6 +96,7 @@ pub fn metrics_init() -> anyhow::Result<PrometheusHandle> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::io::Write;
     use std::sync::Arc;
 
@@ -148,6 +149,29 @@ mod tests {
         assert_eq!(line["message"], "loud");
         assert_eq!(line["slice"], 7);
         assert_eq!(line["level"], "WARN");
+    }
+
+    #[test]
+    fn the_documentation_names_all_metrics_and_no_others() {
+        let in_source: BTreeSet<&str> = include_str!("telemetry.rs")
+            .lines()
+            .filter_map(|line| {
+                let (_, rest) = line
+                    .trim()
+                    .strip_prefix("pub const ")?
+                    .split_once(": &str = \"")?;
+                rest.strip_suffix("\";")
+            })
+            .collect();
+        let in_documentation: BTreeSet<&str> = include_str!("../docs/metrics.md")
+            .lines()
+            .filter_map(|line| {
+                let (name, _) = line.strip_prefix("| `")?.split_once('`')?;
+                name.starts_with("thumbd_").then_some(name)
+            })
+            .collect();
+        assert!(in_source.contains(names::OPERATIONS), "{in_source:?}");
+        assert_eq!(in_source, in_documentation);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Carries slices from Redis into MySQL: the protocol of DESIGN, step by step. Triggers, schedules and leases are in `jobs`.
+//! Carries slices from Redis into MySQL: the protocol of ARCHITECTURE.md, step by step. Triggers, schedules and leases are in `jobs`.
 //!
 //! One flusher at a time is wanted; correctness does not depend on it. Every step may be repeated, and the process may die between any two.
 
