@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 use crate::http::{self, Drained, Server};
@@ -25,8 +25,6 @@ pub struct App {
     metrics: PrometheusHandle,
     request_timeout: Duration,
     shutdown: Duration,
-    /// Background tasks end with the app, also when it is dropped without having run.
-    _background: DropGuard,
 }
 
 impl App {
@@ -40,7 +38,6 @@ impl App {
             migrate(&settings).await?;
         }
         let service = Service::build(&settings).await?;
-        let background = CancellationToken::new();
         let jobs = Jobs::start(&settings, &service).await?;
         let front = http::front(&settings, service.clone(), jobs.clone(), metrics.clone());
         Ok(Self {
@@ -51,7 +48,6 @@ impl App {
             metrics,
             request_timeout: Duration::from_millis(settings.request_timeout_ms),
             shutdown: Duration::from_secs(settings.shutdown_seconds),
-            _background: background.drop_guard(),
         })
     }
 

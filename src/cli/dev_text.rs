@@ -44,6 +44,8 @@ pub(super) fn welcome(settings: &Settings, address: SocketAddr, config: &Path) -
     let like = format!("http://{address}/v1/likes/{kind}/42");
     let user = format!("-H 'X-User-Id: u1'{key}");
     let config = config.display();
+    // As it was called, so that the line works where it is pasted.
+    let program = std::env::args().next().unwrap_or_else(|| "thumbd".into());
     let mut text = format!(
         "\nthumbd serves on http://{address}\n\n\
          like          curl -X PUT {user} {like}\n\
@@ -51,7 +53,7 @@ pub(super) fn welcome(settings: &Settings, address: SocketAddr, config: &Path) -
          read          curl {user} {like}\n\
          flush         curl -X POST{admin} http://{address}/admin/v1/flushes\n\
          compensation  curl -X POST{admin} http://{address}/admin/v1/compensations\n\
-         check         thumbd verify --config '{config}'\n"
+         check         {program} verify --config '{config}'\n"
     );
     if let Some(socket) = socket(settings) {
         let _ = writeln!(

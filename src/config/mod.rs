@@ -137,7 +137,7 @@ settings! {
         /// Time zone of compensate_cron, an IANA name such as Europe/Berlin.
         time_zone: chrono_tz::Tz = time_zone().default("UTC");
         /// Most rows in one flush transaction; less if locks are held too long, more if commits are dear.
-        flush_rows_max: u32 = range(100, 1_000_000).default("20000");
+        flush_rows_max: u32 = range(100, 50_000).default("20000");
         /// Seconds for which a landed slice is kept in Redis in case the database forgets; more than the lag of a replica that may be promoted.
         keep_seconds: u64 = range(1, 86_400).default("60");
         /// Life in milliseconds of the lease under which one process runs the jobs; less lets another process take over sooner.

@@ -80,8 +80,11 @@ impl Desk {
         waiters: fn(&mut Words) -> &mut Vec<Waiter<R>>,
     ) -> Result<Answer<R>, JobError> {
         let mut words = self.words();
-        if words.stopping || self.dead.is_cancelled() || waiters(&mut words).len() >= WAITERS_MAX {
+        if words.stopping || self.dead.is_cancelled() {
             return Err(JobError::Stopping);
+        }
+        if waiters(&mut words).len() >= WAITERS_MAX {
+            return Err(JobError::Busy);
         }
         let (waiter, answer) = oneshot::channel();
         waiters(&mut words).push(waiter);

@@ -8,6 +8,9 @@ pub enum JobError {
     /// Another instance has the lease, for longer than this one waits.
     #[error("another instance runs the jobs and does not end")]
     LeaseHeld,
+    /// Too many callers wait already.
+    #[error("too many callers wait for this job")]
+    Busy,
     /// The process is stopping.
     #[error("thumbd is stopping")]
     Stopping,
@@ -24,6 +27,7 @@ impl JobError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::LeaseHeld => "lease_held",
+            Self::Busy => "busy",
             Self::Stopping => "stopping",
             Self::Failed(_) => "job_failed",
             Self::Died => "job_died",

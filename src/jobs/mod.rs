@@ -5,6 +5,7 @@
 
 mod desk;
 mod error;
+mod lag;
 mod lease;
 mod runner;
 mod schedule;
@@ -16,6 +17,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio_cron_scheduler::JobScheduler;
+use tokio_util::task::AbortOnDropHandle;
 
 use desk::Desk;
 pub use error::JobError;
@@ -35,6 +37,7 @@ struct Inner {
     desk: Arc<Desk>,
     runner: Mutex<Option<JoinHandle<()>>>,
     scheduler: tokio::sync::Mutex<JobScheduler>,
+    _lag: AbortOnDropHandle<()>,
 }
 
 /// How a job's last run ended.
@@ -76,7 +79,9 @@ impl Jobs {
             lease_ttl,
         );
         let scheduler = schedule::start(settings, &desk).await?;
+        let lag = AbortOnDropHandle::new(tokio::spawn(lag::measure(flusher.clone())));
         Ok(Self(Arc::new(Inner {
+            _lag: lag,
             flusher,
             desk,
             runner: Mutex::new(Some(tokio::spawn(runner.run()))),

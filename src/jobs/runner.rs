@@ -1,9 +1,10 @@
 //! The task that runs one job at a time.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 
 use super::desk::{Desk, Waiter, Work};
 use super::lease::Lease;
@@ -26,7 +27,8 @@ pub(super) struct Runner {
     desk: Arc<Desk>,
     lease_ttl: Duration,
     owner: String,
-    failing: bool,
+    /// Per job what it failed of last.
+    failing: HashMap<&'static str, String>,
 }
 
 impl Runner {
@@ -42,7 +44,7 @@ impl Runner {
             desk,
             lease_ttl,
             owner: new_generation(),
-            failing: false,
+            failing: HashMap::new(),
         }
     }
 
@@ -56,7 +58,6 @@ impl Runner {
                 Work::Compensate(planned) => self.compensate(planned).await,
                 Work::End => break,
             }
-            self.measure().await;
         }
         drop(closing);
     }
@@ -64,7 +65,12 @@ impl Runner {
     async fn compensate_if_old(&self) {
         match self.service.ledger().job_last_done(COMPENSATE).await {
             Ok(Some(last)) if Utc::now() - last < COMPENSATE_AGE_MAX => {}
-            Ok(_) => self.desk.compensation_due(Utc::now()),
+            // To the minute: instances that start together call it by the same time, so that it happens once.
+            Ok(_) => {
+                let now = Utc::now();
+                let seconds = TimeDelta::seconds(now.timestamp() % 60);
+                self.desk.compensation_due(now.trunc_subsecs(0) - seconds);
+            }
             Err(error) => tracing::warn!(%error, "cannot tell when the compensator last ran"),
         }
     }
@@ -182,20 +188,20 @@ impl Runner {
         metrics::histogram!(names::FLUSH_SECONDS, "job" => job)
             .record(started.elapsed().as_secs_f64());
         match result {
-            Err(error) if !self.failing => {
-                tracing::error!(job, %error, "job failed, the next run tries again");
+            Err(error) => {
+                let reason = error.to_string();
+                let last = self.failing.insert(job, reason.clone());
+                if last.as_ref() == Some(&reason) {
+                    tracing::debug!(job, reason, "job failed again");
+                } else {
+                    tracing::error!(job, reason, "job failed, the next run tries again");
+                }
             }
-            Err(error) => tracing::debug!(job, %error, "job failed again"),
-            Ok(()) if self.failing => tracing::info!(job, "jobs are well again"),
-            Ok(()) => {}
-        }
-        self.failing = result.is_err();
-    }
-
-    async fn measure(&self) {
-        if let Ok(standing) = self.flusher.standing().await {
-            metrics::gauge!(names::FLUSH_LAG_SECONDS).set(standing.lag_ms as f64 / 1000.0);
-            metrics::gauge!(names::UNFLUSHED_ENTRIES).set(standing.entries as f64);
+            Ok(()) => {
+                if self.failing.remove(job).is_some() {
+                    tracing::info!(job, "job is well again");
+                }
+            }
         }
     }
 }
