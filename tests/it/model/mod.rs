@@ -4,10 +4,11 @@
 //! go on to its next point, chosen by a seed, kills some for good, moves the clocks and removes what Redis may remove. All that
 //! is answered is compared with what is true at that moment, and in the end Redis and MySQL must agree with it.
 //!
-//! `THUMBD_MODEL_SEED=n` runs one seed, `THUMBD_MODEL_RUNS=n` that many instead of a few dozen. A failure prints the scenario,
+//! `THUMBD_MODEL_SEED=n` runs one seed, `THUMBD_MODEL_RUNS=n` that many instead of a dozen or less. A failure prints the scenario,
 //! the seed and the trace.
 
 mod actors;
+mod answers;
 mod damage;
 mod directed;
 mod scenario;
@@ -23,16 +24,18 @@ use scenario::{CALM, CRASHES, Scenario};
 use schedule::{Run, Totals};
 use world::World;
 
-/// Seeds of a scenario, unless told otherwise.
-const RUNS: u64 = 20;
+/// Seeds of a scenario, unless told otherwise; half of it where stores are damaged.
+const RUNS: u64 = 8;
 
 async fn model(scenario: Scenario) {
     let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    // Looking at all of both stores after every step takes its time.
+    let runs = if scenario.damages() { RUNS / 2 } else { RUNS };
     let seeds = match number("THUMBD_MODEL_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("THUMBD_MODEL_RUNS").unwrap_or(RUNS),
+        None => 0..number("THUMBD_MODEL_RUNS").unwrap_or(runs),
     };
-    let many = seeds.end - seeds.start >= RUNS;
+    let many = seeds.end - seeds.start >= runs;
     let mut world = World::start(&scenario).await;
     let mut totals = Totals::default();
     for seed in seeds {
@@ -45,7 +48,7 @@ async fn model(scenario: Scenario) {
     if many {
         let t = &totals;
         assert!(
-            t.changed > 50 && t.unchanged > 20 && t.reads > 50 && t.flushes > 20,
+            t.changed > 20 && t.unchanged > 10 && t.reads > 20 && t.flushes > 3,
             "too little happens: {t:?}"
         );
         assert!(t.crashes > 0 || scenario.crash == 0.0, "nobody died");
