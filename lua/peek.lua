@@ -1,6 +1,7 @@
 #!lua flags=no-writes
 -- Shows how a partition stands.
 -- KEYS 1 meta, 2 slices, 3 kept
+-- ARGV none
 -- Answers {time in ms, generation or nil, clock, sealed, done, barrier, partitions, fence, number of live ids, live ids, kept ids}
 local time = redis.call('TIME')
 local m = redis.call('HMGET', KEYS[1], 'generation', 'clock', 'sealed', 'done', 'barrier', 'partitions', 'fence')

@@ -44,6 +44,16 @@ pub(crate) async fn env() -> TestEnv {
     }
 }
 
+/// The same on a Redis that only those tests share that often look through all of its keys.
+pub(crate) async fn scanned_env() -> TestEnv {
+    static REDIS: OnceLock<RedisServer> = OnceLock::new();
+    let redis = REDIS.get_or_init(|| start_redis().expect("a Redis of its own"));
+    TestEnv {
+        redis_url: redis.url(),
+        ..env().await
+    }
+}
+
 /// Options of a Redis that a test starts itself. `THUMBD_TEST_REDIS` chooses another program.
 pub(crate) fn redis_options(dir: impl Into<PathBuf>) -> RedisOptions {
     RedisOptions {
@@ -72,26 +82,15 @@ struct Shared {
 fn shared() -> &'static Shared {
     static SHARED: OnceLock<Result<Shared, String>> = OnceLock::new();
     let start = || {
-        let dir = || {
-            tempfile::Builder::new()
-                .prefix("thumbd-it-")
-                .tempdir()
-                .map(tempfile::TempDir::keep)
-        };
-        let redis = RedisOptions {
-            aof: false,
-            ephemeral: true,
-            ..redis_options(dir().map_err(|e| e.to_string())?)
-        };
         let sql = SqlOptions {
             flush_log_at_commit: 0,
             buffer_pool_mb: 256,
             connections_max: 1000,
             ephemeral: true,
-            ..sql_options(dir().map_err(|e| e.to_string())?)
+            ..sql_options(fresh_dir()?)
         };
         Ok(Shared {
-            redis: RedisServer::start(redis).map_err(|e| e.to_string())?,
+            redis: start_redis()?,
             sql: SqlServer::start(sql).map_err(|e| e.to_string())?,
         })
     };
@@ -99,6 +98,24 @@ fn shared() -> &'static Shared {
         .get_or_init(start)
         .as_ref()
         .unwrap_or_else(|error| panic!("no shared servers: {error}"))
+}
+
+fn start_redis() -> Result<RedisServer, String> {
+    let redis = RedisOptions {
+        aof: false,
+        ephemeral: true,
+        ..redis_options(fresh_dir()?)
+    };
+    RedisServer::start(redis).map_err(|e| e.to_string())
+}
+
+/// It goes with the server.
+fn fresh_dir() -> Result<PathBuf, String> {
+    tempfile::Builder::new()
+        .prefix("thumbd-it-")
+        .tempdir()
+        .map(tempfile::TempDir::keep)
+        .map_err(|e| e.to_string())
 }
 
 /// Starts the shared servers and gives back the SQL server's directory.

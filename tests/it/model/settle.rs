@@ -59,14 +59,17 @@ impl Run<'_> {
         let found = instance.hot.slices_found(partition).await.unwrap();
         assert!(found.is_empty(), "SLICES NOT LISTED: {found:?}");
         for users in [true, false] {
-            let (cursor, residents) = instance
-                .hot
-                .residents_page(partition, users, 0)
-                .await
-                .unwrap();
-            assert_eq!(cursor, 0, "all in one page");
-            for resident in residents {
-                self.check_resident(partition, resident);
+            let mut cursor = 0;
+            loop {
+                let page = instance.hot.residents_page(partition, users, cursor);
+                let (next, residents) = page.await.unwrap();
+                for resident in residents {
+                    self.check_resident(partition, resident);
+                }
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
             }
         }
         if self.pins_may_stay() {

@@ -48,7 +48,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) async fn start(scenario: &Scenario) -> Self {
-        let env = servers::env().await;
+        let env = servers::scanned_env().await;
         let ledger = Ledger::connect(&env.database_url, LedgerOptions::default()).unwrap();
         ledger.migrate().await.unwrap();
         let slice_ms = if scenario.real_time { 20 } else { 10_000 };
