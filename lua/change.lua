@@ -20,22 +20,36 @@ if start ~= tonumber(open) then return {1, start} end
 
 local recovering = done < tonumber(m[4])
 local out = {0, generation, sealed}
-local counts, changed = {}, {}
+local operations = (#KEYS - 3) / 2
+
+-- Each count is read once and written once, all of them in one command.
+local counts, names, changed = {}, {}, {}
+for i = 0, operations - 1 do
+  local key = KEYS[5 + 2 * i]
+  if counts[key] == nil then
+    names[#names + 1] = key
+    counts[key] = false
+  end
+end
+for from = 1, #names, 1000 do
+  local upto = math.min(from + 999, #names)
+  local values = call('MGET', unpack(names, from, upto))
+  for i = from, upto do
+    local v = values[i - from + 1]
+    counts[names[i]] = v and sub(v, 1, 16) == generation and tonumber(match(v, '^%-?%d+', 17))
+  end
+end
+
 local entries = {}
 local version = now - 1
 
-for i = 0, (#KEYS - 3) / 2 - 1 do
+for i = 0, operations - 1 do
   local user_key, count_key = KEYS[4 + 2 * i], KEYS[5 + 2 * i]
   local user, target, known = ARGV[4 + 3 * i], ARGV[5 + 3 * i], ARGV[6 + 3 * i]
   local u = call('HMGET', user_key, '#', target)
   local marker, have = u[1], u[2]
   local user_cold = not marker or sub(marker, 1, 16) ~= generation
   local n = counts[count_key]
-  if n == nil then
-    local v = call('GET', count_key)
-    n = v and sub(v, 1, 16) == generation and tonumber(match(v, '^%-?%d+', 17))
-    counts[count_key] = n
-  end
 
   local code
   if user_cold or not n then
@@ -83,9 +97,16 @@ if #entries > 0 then
   for i = 1, #entries, 1000 do
     call('HSET', slice, unpack(entries, i, math.min(i + 999, #entries)))
   end
-  -- Without a TTL: that is the pin.
-  for key in pairs(changed) do
-    call('SET', key, generation .. format('%.0f', counts[key]) .. ':' .. open)
+  -- MSET leaves no TTL: that is the pin.
+  local writes = {}
+  for _, key in ipairs(names) do
+    if changed[key] then
+      writes[#writes + 1] = key
+      writes[#writes + 1] = generation .. format('%.0f', counts[key]) .. ':' .. open
+    end
+  end
+  for from = 1, #writes, 1000 do
+    call('MSET', unpack(writes, from, math.min(from + 999, #writes)))
   end
   call('ZADD', slices, open, open)
   call('HSET', meta, 'clock', format('%.0f', version))
