@@ -71,6 +71,9 @@ pub enum FlushError {
     /// A partition was damaged between check and seal.
     #[error("partition {0} changed while it was being sealed")]
     Unsealed(u16),
+    /// A computation panicked.
+    #[error("a computation of the flush panicked")]
+    Panicked,
     /// HSCAN left fields out, each time.
     #[error("slice {slice} of partition {partition} could not be read whole")]
     Incomplete {

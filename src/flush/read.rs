@@ -7,6 +7,14 @@ use crate::domain::{Entry, SliceId};
 use crate::limits::SLICE_READS_MAX;
 use crate::steps;
 
+/// Runs what computes for long on a thread of its own: a million entries on a worker would hold up requests for a second.
+pub(super) async fn off_the_workers<R: Send + 'static>(
+    compute: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, FlushError> {
+    let computed = tokio::task::spawn_blocking(compute).await;
+    computed.map_err(|_| FlushError::Panicked)
+}
+
 impl Flusher {
     /// All entries of a slice in one partition. A restart can make HSCAN leave fields out, so they are counted.
     pub(super) async fn read_slice(
@@ -16,7 +24,9 @@ impl Flusher {
         fence: &str,
     ) -> Result<Vec<Entry>, FlushError> {
         for _ in 0..SLICE_READS_MAX {
-            let mut fields: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
+            // Room for all of them at once: a table of a million that grows would hold up a worker for long.
+            let room = self.hot.slice_length(partition, slice).await?;
+            let mut fields: HashMap<Vec<u8>, Vec<u8>> = HashMap::with_capacity(room as usize);
             let mut cursor = 0;
             loop {
                 let (next, page) = self.hot.slice_page(partition, slice, cursor).await?;
@@ -33,16 +43,17 @@ impl Flusher {
                 return Err(FlushError::Overtaken);
             }
             if fields.len() as u64 == length {
-                return fields
-                    .into_iter()
-                    .map(|(field, value)| {
+                let parse = move || {
+                    let parse = |(field, value): (Vec<u8>, Vec<u8>)| {
                         Entry::parse(&field, &value).map_err(|reason| FlushError::BadEntry {
                             partition,
                             slice,
                             reason,
                         })
-                    })
-                    .collect();
+                    };
+                    fields.into_iter().map(parse).collect()
+                };
+                return off_the_workers(parse).await?;
             }
         }
         Err(FlushError::Incomplete { partition, slice })

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::read::off_the_workers;
 use super::{FlushError, FlushReport, Flusher, Upto};
 use crate::domain::{Entry, SliceId, Target, UserId};
 use crate::hot::{Peek, Sealed, Unpin};
@@ -21,6 +22,42 @@ struct Work {
     partitions: BTreeMap<u16, Vec<SliceId>>,
     /// The newest slice of which Redis or this run knows that it landed.
     landed: SliceId,
+}
+
+/// The entries of a slice, and where each user and each target of a partition stands first.
+struct Batch {
+    entries: Vec<(u16, Entry)>,
+    users: Vec<u32>,
+    targets: Vec<u32>,
+}
+
+impl Batch {
+    fn new(mut entries: Vec<(u16, Entry)>) -> Self {
+        // Neighbours in the table go into the same transaction.
+        entries.sort_unstable_by(|(_, a), (_, b)| (&a.user, &a.target).cmp(&(&b.user, &b.target)));
+        let all = || (0..entries.len() as u32).collect::<Vec<u32>>();
+        let (mut users, mut targets) = (all(), all());
+        let user = |at: &u32| (entries[*at as usize].0, &entries[*at as usize].1.user);
+        users.sort_unstable_by(|a, b| user(a).cmp(&user(b)));
+        users.dedup_by(|a, b| user(a) == user(b));
+        let target = |at: &u32| (entries[*at as usize].0, &entries[*at as usize].1.target);
+        targets.sort_unstable_by(|a, b| target(a).cmp(&target(b)));
+        targets.dedup_by(|a, b| target(a) == target(b));
+        Self {
+            users,
+            targets,
+            entries,
+        }
+    }
+
+    /// Users or targets of one partition, each once.
+    fn pick<'a, T>(&'a self, partition: u16, ats: &[u32], of: fn(&Entry) -> &T) -> Vec<&'a T> {
+        ats.iter()
+            .map(|at| &self.entries[*at as usize])
+            .filter(|(home, _)| *home == partition)
+            .map(|(_, entry)| of(entry))
+            .collect()
+    }
 }
 
 impl Flusher {
@@ -50,14 +87,13 @@ impl Flusher {
                 }
                 steps::point("flush.read").await;
             }
-            // Neighbours in the table go into the same transaction.
-            entries
-                .sort_unstable_by(|(_, a), (_, b)| (&a.user, &a.target).cmp(&(&b.user, &b.target)));
-            self.apply(slice, &entries, &work, report).await?;
+            let batch = off_the_workers(move || Batch::new(entries)).await?;
+            self.apply(slice, &batch.entries, &work, report).await?;
             work.landed = work.landed.max(slice);
             report.slices += 1;
-            report.entries += entries.len() as u64;
-            self.finish(slice, &entries, &mut work).await?;
+            report.entries += batch.entries.len() as u64;
+            self.finish(slice, &batch, &mut work).await?;
+            off_the_workers(move || drop(batch)).await?;
         }
         Ok(())
     }
@@ -185,7 +221,7 @@ impl Flusher {
     async fn finish(
         &self,
         slice: SliceId,
-        entries: &[(u16, Entry)],
+        batch: &Batch,
         work: &mut Work,
     ) -> Result<(), FlushError> {
         for (partition, over) in &mut work.partitions {
@@ -193,16 +229,8 @@ impl Flusher {
                 return Err(FlushError::Overtaken);
             }
             steps::point("flush.marked").await;
-            let own = || {
-                entries
-                    .iter()
-                    .filter(|(home, _)| home == partition)
-                    .map(|(_, entry)| entry)
-            };
-            let users: BTreeSet<&UserId> = own().map(|entry| &entry.user).collect();
-            let targets: BTreeSet<&Target> = own().map(|entry| &entry.target).collect();
-            let users: Vec<&UserId> = users.into_iter().collect();
-            let targets: Vec<&Target> = targets.into_iter().collect();
+            let users = batch.pick(*partition, &batch.users, |entry| &entry.user);
+            let targets = batch.pick(*partition, &batch.targets, |entry| &entry.target);
             for users in users.chunks(UNPIN_KEYS_MAX) {
                 self.unpin(*partition, slice, &work.fence, users, &[])
                     .await?;
