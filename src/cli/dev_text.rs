@@ -36,7 +36,12 @@ pub(super) fn config(settings: &Settings) -> anyhow::Result<String> {
 }
 
 /// The address, and one line for everything that one wants to try first.
-pub(super) fn welcome(settings: &Settings, address: SocketAddr, config: &Path) -> String {
+pub(super) fn welcome(
+    settings: &Settings,
+    address: SocketAddr,
+    config: &Path,
+    program: &str,
+) -> String {
     let key = header(&settings.service_key, "THUMBD_SERVICE_KEY");
     let admin = header(&settings.admin_token, "THUMBD_ADMIN_TOKEN");
     let kind = settings.kinds.names().and_then(|mut names| names.next());
@@ -44,8 +49,6 @@ pub(super) fn welcome(settings: &Settings, address: SocketAddr, config: &Path) -
     let like = format!("http://{address}/v1/likes/{kind}/42");
     let user = format!("-H 'X-User-Id: u1'{key}");
     let config = config.display();
-    // As it was called, so that the line works where it is pasted.
-    let program = std::env::args().next().unwrap_or_else(|| "thumbd".into());
     let mut text = format!(
         "\nthumbd serves on http://{address}\n\n\
          like          curl -X PUT {user} {like}\n\
@@ -118,13 +121,13 @@ mod tests {
     fn the_welcome_can_be_pasted_and_holds_no_key() {
         let address = SocketAddr::from(([127, 0, 0, 1], 7468));
         let path = Path::new(".thumbd/thumbd.toml");
-        insta::assert_snapshot!("open", welcome(&settings(), address, path));
+        insta::assert_snapshot!("open", welcome(&settings(), address, path, "thumbd"));
         let settings = Settings {
             service_key: Some(Secret::new("service-key")),
             admin_token: Some(Secret::new("admin-token")),
             ..settings()
         };
-        let text = welcome(&settings, address, path);
+        let text = welcome(&settings, address, path, "thumbd");
         assert!(!text.contains("service-key") && !text.contains("admin-token"));
         insta::assert_snapshot!("with_keys", text);
     }
