@@ -1,7 +1,5 @@
 //! The ledger on a real MariaDB or MySQL. Each test ends with a check that the counts are what the rows say.
 
-#![allow(clippy::unwrap_used)]
-
 mod audit;
 mod faults;
 mod flush;
