@@ -33,6 +33,11 @@ pub const SCAN_PAGE: usize = 1000;
 /// How often a slice is read again because HSCAN skipped fields, before the flush gives up until its next run.
 pub const SLICE_READS_MAX: usize = 3;
 
+/// How far a version may lie behind the end of its slice: each operation of a call has one of its own, µs apart.
+pub const VERSION_SLACK_MS: u64 = 1000;
+/// How often an undo looks again because slices have come meanwhile: one a window is normal.
+pub const UNDO_TRIES_MAX: usize = 5;
+
 /// Arms of one CASE: 250 were fastest, 5 000 cost 3.5 times as much per row.
 pub const CASE_ARMS_MAX: usize = 250;
 /// Rows of one multi-row INSERT into the staging table: more were no faster, and 256 with short ids fit into `STATEMENT_BYTES_MAX`.
@@ -42,6 +47,12 @@ pub const STAGE_ROWS_MAX: usize = 256;
 pub const STATEMENT_BYTES_MAX: usize = 15_000;
 /// How often a transaction begins again after a deadlock or lock wait timeout before the run fails.
 pub const TRANSACTION_TRIES_MAX: usize = 5;
+/// Entries of one transaction that quarantine takes: each costs some twenty transactions to find. More of them mean that a rule of
+/// the database is wrong, and not the entries: then the flush stops, and says so.
+pub const REFUSED_ENTRIES_MAX: usize = 1000;
+/// How often a chunk is applied again without what was refused: once for what quarantine knows, once for what is below the
+/// horizon, once for what MySQL refuses, and once for what it refuses only then.
+pub const REFUSED_ROUNDS_MAX: usize = 4;
 
 /// Share of lookups that also look at the remaining life of what they read, to renew it: every 16th.
 pub const RENEW_EVERY: u64 = 16;

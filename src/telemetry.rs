@@ -23,6 +23,8 @@ pub mod names {
     pub const FLUSH_LAG_SECONDS: &str = "thumbd_flush_lag_seconds";
     /// Gauge: operations that MySQL does not have.
     pub const UNFLUSHED_ENTRIES: &str = "thumbd_unflushed_entries";
+    /// Counter: entries that went to quarantine.
+    pub const QUARANTINED: &str = "thumbd_quarantined_entries_total";
     /// Counter by `outcome`: runs of the flush.
     pub const FLUSHES: &str = "thumbd_flushes_total";
     /// Histogram, seconds: how long a run of the flush took.

@@ -17,7 +17,7 @@ pub(super) fn command() -> Command {
 
 /// Runs the command.
 pub async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
-    let (flusher, lease) = flush::prepare(&settings).await?;
+    let (_, flusher, lease) = flush::prepare(&settings).await?;
     let report = flusher.compensate(|| Upto::Now).await;
     lease.release().await;
     let report = report?;

@@ -17,7 +17,7 @@ pub(super) fn command() -> Command {
 
 /// Runs the command.
 pub async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
-    let (flusher, lease) = prepare(&settings).await?;
+    let (_, flusher, lease) = prepare(&settings).await?;
     let report = flusher.run(|| Upto::Now).await;
     lease.release().await;
     print(&report?);
@@ -25,12 +25,12 @@ pub async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
 }
 
 /// Connects, and waits until no instance runs a job.
-pub(super) async fn prepare(settings: &Settings) -> anyhow::Result<(Flusher, Lease)> {
+pub(super) async fn prepare(settings: &Settings) -> anyhow::Result<(Service, Flusher, Lease)> {
     let service = Service::build(settings).await?;
     let life = Duration::from_millis(settings.lease_ttl_ms);
     let lease = Lease::wait(service.hot(), &new_generation(), life).await?;
     let flusher = Flusher::new(service.hot().clone(), service.ledger().clone(), settings);
-    Ok((flusher, lease))
+    Ok((service, flusher, lease))
 }
 
 /// One line a fact, for people and for grep.
@@ -42,6 +42,9 @@ pub(super) fn print(report: &FlushReport) {
     println!("entries not newer  {}", report.rows_stale);
     println!("counts moved       {}", report.counts_changed);
     println!("retries            {}", report.retries);
+    if report.quarantined > 0 {
+        println!("in quarantine      {}", report.quarantined);
+    }
     if report.partitions_skipped > 0 {
         println!("partitions skipped {}", report.partitions_skipped);
     }

@@ -6,6 +6,7 @@ mod dev_text;
 pub mod flush;
 pub mod load;
 pub mod migrate;
+mod quarantine;
 pub mod serve;
 mod signals;
 pub mod verify;
@@ -58,11 +59,12 @@ pub fn command() -> Command {
         .subcommand(with_settings(flush::command(), BOTH_STORES))
         .subcommand(with_settings(compensate::command(), BOTH_STORES))
         .subcommand(with_settings(verify::command(), BOTH_STORES))
+        .subcommand(quarantine::command())
         .subcommand(load::command())
 }
 
 /// Adds the flags of these groups, and names their secrets, which have none.
-fn with_settings(command: Command, groups: &[Group]) -> Command {
+pub(super) fn with_settings(command: Command, groups: &[Group]) -> Command {
     let secrets: Vec<String> = table()
         .iter()
         .filter(|setting| setting.secret && groups.contains(&setting.group))
@@ -103,7 +105,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
 
 fn dispatch(matches: &ArgMatches, environment: &Environment) -> anyhow::Result<ExitCode> {
     let (name, arguments) = matches.subcommand().context("no command")?;
-    let settings = Settings::load(arguments, environment)?;
+    // Of a command of commands the innermost knows all flags.
+    let innermost = arguments.subcommand().map_or(arguments, |(_, inner)| inner);
+    let settings = Settings::load(innermost, environment)?;
     telemetry::log_init(&settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -117,6 +121,9 @@ fn dispatch(matches: &ArgMatches, environment: &Environment) -> anyhow::Result<E
             "flush" => flush::run(settings).await,
             "compensate" => compensate::run(settings).await,
             "verify" => verify::run(settings).await,
+            "quarantine" => {
+                quarantine::run(settings, quarantine::Arguments::read(arguments)?).await
+            }
             "load" => load::run(settings, load::Arguments::read(arguments)?).await,
             _ => anyhow::bail!("no command {name}"),
         }

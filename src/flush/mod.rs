@@ -3,7 +3,9 @@
 //! One flusher at a time is wanted; correctness does not depend on it. Every step may be repeated, and the process may die between any two.
 
 mod compensate;
+mod quarantine;
 mod read;
+mod retry;
 mod run;
 mod status;
 
@@ -13,10 +15,11 @@ use std::sync::atomic::AtomicU64;
 use serde::Serialize;
 
 pub use compensate::{AuditReport, CompensationReport};
+pub use retry::{Retried, retry};
 pub use status::{SliceInfo, SliceState, Standing};
 
 use crate::config::Settings;
-use crate::domain::{EntryError, SliceId};
+use crate::domain::SliceId;
 use crate::hot::{Hot, HotError};
 use crate::ledger::{Ledger, LedgerError};
 use crate::service::ServiceError;
@@ -47,6 +50,8 @@ pub struct FlushReport {
     pub counts_changed: u64,
     /// Transactions that had to begin again.
     pub retries: u64,
+    /// Entries that stand in quarantine now and not in their rows.
+    pub quarantined: u64,
     /// Partitions that could not be reached.
     pub partitions_skipped: u64,
     /// How long it took, in ms.
@@ -62,9 +67,9 @@ pub enum FlushError {
     /// MySQL.
     #[error("database: {0}")]
     Ledger(#[from] LedgerError),
-    /// A damaged partition could not be recovered.
-    #[error("recovery: {0}")]
-    Recovery(#[from] ServiceError),
+    /// A damaged partition could not be recovered, or an operation was not accepted.
+    #[error("{0}")]
+    Service(#[from] ServiceError),
     /// Somebody else has sealed since: this run may not go on.
     #[error("another flusher has taken over")]
     Overtaken,
@@ -81,16 +86,6 @@ pub enum FlushError {
         partition: u16,
         /// The slice.
         slice: SliceId,
-    },
-    /// Bytes that no script of thumbd writes.
-    #[error("slice {slice} of partition {partition} has a bad entry: {reason}")]
-    BadEntry {
-        /// The partition.
-        partition: u16,
-        /// The slice.
-        slice: SliceId,
-        /// What is wrong.
-        reason: EntryError,
     },
 }
 

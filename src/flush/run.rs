@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::quarantine::{self, Refused};
 use super::read::off_the_workers;
 use super::{FlushError, FlushReport, Flusher, Upto};
 use crate::domain::{Entry, SliceId, Target, UserId};
 use crate::hot::{Peek, Sealed, Unpin};
-use crate::ledger::Chunk;
+use crate::ledger::{Chunk, Quarantined};
 use crate::limits::UNPIN_KEYS_MAX;
 use crate::service::{ServiceError, new_generation, recover_check};
 use crate::steps;
@@ -80,19 +81,21 @@ impl Flusher {
         let mut work = self.seal(partitions, upto, report).await?;
         for (slice, homes) in std::mem::take(&mut work.slices) {
             self.current.store(slice.0, Ordering::Relaxed);
-            let mut entries = Vec::new();
+            let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
             for partition in &homes {
-                for entry in self.read_slice(*partition, slice, &work.fence).await? {
-                    entries.push((*partition, entry));
-                }
+                let read = self.read_slice(*partition, slice, &work.fence).await?;
+                entries.extend(read.entries.into_iter().map(|entry| (*partition, entry)));
+                unreadable.extend(read.unreadable);
                 steps::point("flush.read").await;
             }
             let batch = off_the_workers(move || Batch::new(entries)).await?;
-            self.apply(slice, &batch.entries, &work, report).await?;
+            let refused = self
+                .apply(slice, &batch.entries, unreadable, &work, report)
+                .await?;
             work.landed = work.landed.max(slice);
             report.slices += 1;
             report.entries += batch.entries.len() as u64;
-            self.finish(slice, &batch, &mut work).await?;
+            self.finish(slice, &batch, &refused, &mut work).await?;
             off_the_workers(move || drop(batch)).await?;
         }
         Ok(())
@@ -188,14 +191,16 @@ impl Flusher {
         &self,
         slice: SliceId,
         entries: &[(u16, Entry)],
+        unreadable: Vec<Quarantined>,
         work: &Work,
         report: &mut FlushReport,
-    ) -> Result<(), FlushError> {
+    ) -> Result<Vec<Refused>, FlushError> {
         let mut chunks: Vec<&[(u16, Entry)]> = entries.chunks(self.bounds.rows_max).collect();
         if chunks.is_empty() {
             chunks.push(&[]);
         }
         let last = chunks.len() - 1;
+        let (mut refused, mut reasons) = (Vec::new(), Vec::new());
         for (number, entries) in chunks.into_iter().enumerate() {
             let applied = self
                 .ledger
@@ -206,15 +211,27 @@ impl Flusher {
                     token: work.fence.clone(),
                     landed_seen: work.landed,
                     entries: entries.to_vec(),
+                    unreadable: if number == 0 {
+                        unreadable.clone()
+                    } else {
+                        Vec::new()
+                    },
                 })
                 .await?;
+            for (at, reason) in applied.refused {
+                let (partition, entry) = entries[at].clone();
+                refused.push(Refused { partition, entry });
+                reasons.push(reason);
+            }
             report.rows_changed += applied.rows_changed;
             report.rows_stale += applied.rows_stale;
             report.counts_changed += applied.counts_changed;
             report.retries += u64::from(applied.tries.saturating_sub(1));
             steps::point("flush.applied").await;
         }
-        Ok(())
+        report.quarantined += (refused.len() + unreadable.len()) as u64;
+        quarantine::note(slice, &reasons, &unreadable);
+        Ok(refused)
     }
 
     /// What follows a commit: mark in every partition, let go of users and counts, drop.
@@ -222,6 +239,7 @@ impl Flusher {
         &self,
         slice: SliceId,
         batch: &Batch,
+        refused: &[Refused],
         work: &mut Work,
     ) -> Result<(), FlushError> {
         for (partition, over) in &mut work.partitions {
@@ -229,6 +247,7 @@ impl Flusher {
                 return Err(FlushError::Overtaken);
             }
             steps::point("flush.marked").await;
+            self.undo(*partition, slice, &work.fence, refused).await?;
             let users = batch.pick(*partition, &batch.users, |entry| &entry.user);
             let targets = batch.pick(*partition, &batch.targets, |entry| &entry.target);
             for users in users.chunks(UNPIN_KEYS_MAX) {

@@ -14,6 +14,7 @@ mod scan;
 mod scripts;
 mod server;
 mod thumb;
+mod undo;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub use scan::{Resident, ResidentKey};
 use scripts::{Script, checked};
 pub use server::ServerInfo;
 pub use thumb::{Answer, Known, Thumb};
+pub use undo::{Undo, Undone};
 
 /// A random token: what is resident under another one is cold.
 pub type Generation = String;

@@ -37,6 +37,7 @@ scripts! {
     DROP = "drop.lua";
     RESET = "reset.lua";
     ADOPT = "adopt.lua";
+    UNDO = "undo.lua";
     LEASE = "lease.lua";
 }
 

@@ -1,16 +1,17 @@
 //! Carries one chunk of a slice into MySQL in one transaction: rows, counts and how far the flush has come, or nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sqlx::Row;
 
 use super::counts::Moves;
+use super::quarantine::{self, Quarantined};
 use super::session::Session;
 use super::stage::{self, StageRow};
-use super::{Ledger, LedgerError, kinds, state};
+use super::{Ledger, LedgerError, kinds, refuse, state};
 use crate::domain::{Entry, SliceId};
-use crate::limits::TRANSACTION_TRIES_MAX;
+use crate::limits::{REFUSED_ENTRIES_MAX, REFUSED_ROUNDS_MAX, TRANSACTION_TRIES_MAX};
 
 /// Longest wait before the first repetition; it doubles with each.
 const RETRY_WAIT: Duration = Duration::from_millis(10);
@@ -30,10 +31,12 @@ pub struct Chunk {
     pub landed_seen: SliceId,
     /// Entries, each with the partition it comes from.
     pub entries: Vec<(u16, Entry)>,
+    /// What cannot be an entry: it goes to quarantine with this chunk.
+    pub unreadable: Vec<Quarantined>,
 }
 
 /// What a chunk changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Applied {
     /// Rows that were written.
     pub rows_changed: u64,
@@ -43,46 +46,99 @@ pub struct Applied {
     pub counts_changed: u64,
     /// How often the transaction was begun.
     pub tries: u32,
+    /// Entries that stand in quarantine now, by their place in the chunk, each with the reason.
+    pub refused: BTreeMap<usize, String>,
+}
+
+/// Places of entries in a chunk, each with the reason why it is not applied.
+pub(super) type Refused = BTreeMap<usize, String>;
+
+/// How a transaction ended.
+enum Ended {
+    Committed(Applied),
+    /// These must be left out; nothing was changed.
+    LeaveOut(Refused),
 }
 
 impl Ledger {
     /// Applies a chunk. The same chunk may be applied again, in particular when the outcome of a commit is not known.
+    /// An entry that MySQL refuses goes to quarantine in the same transaction.
     pub async fn apply(&self, chunk: &Chunk) -> Result<Applied, LedgerError> {
+        if chunk.unreadable.len() > REFUSED_ENTRIES_MAX {
+            return Err(LedgerError::TooManyRefused {
+                limit: REFUSED_ENTRIES_MAX,
+                reason: chunk.unreadable[0].reason.clone(),
+            });
+        }
         let mut session = self.session().await?;
-        let mut tries = 1;
-        let rows = loop {
-            match prepare(&mut session, chunk).await {
-                Err(LedgerError::Busy(_)) if tries < TRANSACTION_TRIES_MAX => {}
-                other => break other?,
-            }
-            wait(&mut tries).await;
-        };
-        tries = 1;
-        loop {
-            match transact(&mut session, chunk, &rows).await {
-                Ok(applied) => {
-                    if !rows.is_empty() {
-                        // Committed is committed: if this fails, the connection is closed, which does the same.
-                        let _ = stage::clear(&mut session).await;
-                    }
+        let mut refused = Refused::new();
+        let mut tries_all = 0;
+        for round in 0..=REFUSED_ROUNDS_MAX {
+            match apply_rest(&mut session, chunk, &refused, &mut tries_all).await {
+                Ok(Ended::Committed(applied)) => {
                     return Ok(Applied {
-                        tries: tries as u32,
+                        tries: tries_all,
+                        refused,
                         ..applied
                     });
                 }
-                Err(error) => {
-                    // After a lock wait timeout the rest of the transaction is still there: always begin again from the start.
-                    session.rollback().await;
-                    let again = matches!(error, LedgerError::Busy(_))
-                        && tries < TRANSACTION_TRIES_MAX
-                        && session.usable();
-                    if !again {
-                        return Err(error);
+                Ok(Ended::LeaveOut(more)) => refused.extend(more),
+                Err(LedgerError::Refused(error)) if round < REFUSED_ROUNDS_MAX => {
+                    let found = refuse::find(&mut session, chunk, &refused).await?;
+                    if found.is_empty() {
+                        // All of them together are too much, none of them alone: no entry is to blame.
+                        return Err(LedgerError::Refused(error));
                     }
+                    refused.extend(found);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(LedgerError::TooManyRefused {
+            limit: refused.len(),
+            reason: refused.into_values().next().unwrap_or_default(),
+        })
+    }
+}
+
+/// Applies what is not refused; begins again after a deadlock or a lock wait timeout.
+async fn apply_rest(
+    session: &mut Session,
+    chunk: &Chunk,
+    refused: &Refused,
+    tries_all: &mut u32,
+) -> Result<Ended, LedgerError> {
+    let mut tries = 1;
+    let rows = loop {
+        match prepare(session, chunk, |at| !refused.contains_key(&at)).await {
+            Err(LedgerError::Busy(_)) if tries < TRANSACTION_TRIES_MAX => {}
+            other => break other?,
+        }
+        wait(&mut tries).await;
+    };
+    tries = 1;
+    loop {
+        *tries_all += 1;
+        match transact(session, chunk, &rows, refused).await {
+            Ok(ended) => {
+                if !rows.is_empty() {
+                    // Committed is committed: if this fails, the connection is closed, which does the same.
+                    let _ = stage::clear(session).await;
+                }
+                return Ok(ended);
+            }
+            Err(error) => {
+                // After a lock wait timeout the rest of the transaction is still there: always begin again from the start.
+                session.rollback().await;
+                let again = matches!(error, LedgerError::Busy(_))
+                    && tries < TRANSACTION_TRIES_MAX
+                    && session.usable();
+                if !again {
+                    return Err(error);
                 }
             }
-            wait(&mut tries).await;
         }
+        wait(&mut tries).await;
     }
 }
 
@@ -92,23 +148,26 @@ async fn wait(tries: &mut usize) {
     tokio::time::sleep(wait_max.mul_f64(rand::random_range(0.1..1.0))).await;
 }
 
-/// What needs no transaction: the numbers of the kinds, and the staging table.
-async fn prepare<'a>(
+/// What needs no transaction: the numbers of the kinds, and the staging table with the entries that are wanted.
+pub(super) async fn prepare<'a>(
     session: &mut Session,
     chunk: &'a Chunk,
+    wanted: impl Fn(usize) -> bool,
 ) -> Result<Vec<StageRow<'a>>, LedgerError> {
-    let names: BTreeSet<&str> = chunk
-        .entries
-        .iter()
-        .map(|(_, entry)| entry.target.kind())
+    let entries = || {
+        let all = chunk.entries.iter().enumerate();
+        all.filter(|(at, _)| wanted(*at))
+    };
+    let names: BTreeSet<&str> = entries()
+        .map(|(_, (_, entry))| entry.target.kind())
         .collect();
     let numbers = kinds::numbers(session, &names).await?;
     let mut rows = Vec::with_capacity(chunk.entries.len());
-    for (partition, entry) in &chunk.entries {
+    for (at, (partition, entry)) in entries() {
         let kind_id = numbers.get(entry.target.kind()).copied();
         // It was there a moment ago, and kinds are never removed.
         let kind_id = kind_id.ok_or(LedgerError::Database(sqlx::Error::RowNotFound))?;
-        rows.push(StageRow::new(entry, *partition, kind_id));
+        rows.push(StageRow::new(at, entry, *partition, kind_id));
     }
     // In the order of the primary key, so that transactions meet each other's locks in the same order; newest first, to stay.
     rows.sort_unstable_by(|a, b| a.key().cmp(&b.key()).then(b.version.cmp(&a.version)));
@@ -123,34 +182,35 @@ async fn transact(
     session: &mut Session,
     chunk: &Chunk,
     rows: &[StageRow<'_>],
-) -> Result<Applied, LedgerError> {
+    refused: &Refused,
+) -> Result<Ended, LedgerError> {
     session.begin("START TRANSACTION").await?;
-    let partitions = check(&state::read(session, true).await?, chunk, rows)?;
+    let state = state::read(session, true).await?;
+    let partitions = check(&state, chunk, rows)?;
     let mut applied = Applied::default();
     if !rows.is_empty() {
-        let compare = sqlx::query(include_str!("sql/compare.sql"));
-        let mut before = vec![None; rows.len()];
-        for row in session.fetch_all(compare).await? {
-            let seq: u32 = row.try_get(0)?;
-            let thumbed: i8 = row.try_get(1)?;
-            let version: u64 = row.try_get(2)?;
-            before[seq as usize] = Some((thumbed != 0, version));
+        let known = quarantine::known(session).await?;
+        let leave_out: Refused = rows_out(rows, known);
+        if !leave_out.is_empty() {
+            session.rollback().await;
+            return Ok(Ended::LeaveOut(leave_out));
         }
-        let mut moves = Moves::default();
-        for (row, before) in rows.iter().zip(before) {
-            match before {
-                Some((_, version)) if version >= row.version.0 => applied.rows_stale += 1,
-                _ => {
-                    applied.rows_changed += 1;
-                    moves.note(row, before.is_some_and(|(thumbed, _)| thumbed), partitions);
-                }
+        let written = write(session, rows, partitions, state.prune_horizon.0).await?;
+        match written {
+            Ok(written) => applied = written,
+            Err(pruned) => {
+                session.rollback().await;
+                return Ok(Ended::LeaveOut(pruned));
             }
         }
-        if applied.rows_changed > 0 {
-            let upsert = sqlx::query(include_str!("sql/upsert.sql"));
-            session.execute(upsert).await?;
-            applied.counts_changed = moves.write(session).await?;
-        }
+    }
+    for (at, reason) in refused {
+        let (partition, entry) = &chunk.entries[*at];
+        let one = Quarantined::entry(*partition, chunk.slice, entry, reason);
+        quarantine::insert(session, &one).await?;
+    }
+    for one in &chunk.unreadable {
+        quarantine::insert(session, one).await?;
     }
     let landed = if chunk.last_of_slice {
         chunk.slice
@@ -167,8 +227,60 @@ async fn transact(
         .bind(&chunk.token);
     session.execute(advance).await?;
     session.commit().await?;
-    Ok(applied)
+    Ok(Ended::Committed(applied))
 }
+
+/// What of the staged rows stands in quarantine already: it was refused before, by this or an earlier flusher.
+fn rows_out(rows: &[StageRow<'_>], known: Vec<(u32, String)>) -> Refused {
+    known
+        .into_iter()
+        .filter_map(|(seq, reason)| Some((rows.get(seq as usize)?.at, reason)))
+        .collect()
+}
+
+/// Compares, upserts and moves the counts, within a transaction. Gives back what is older than the horizon and has no row:
+/// its row may have been pruned, so nobody knows any more whether it is still wanted.
+pub(super) async fn write(
+    session: &mut Session,
+    rows: &[StageRow<'_>],
+    partitions: u16,
+    horizon: u64,
+) -> Result<Result<Applied, Refused>, LedgerError> {
+    let mut applied = Applied::default();
+    let compare = sqlx::query(include_str!("sql/compare.sql"));
+    let mut before = vec![None; rows.len()];
+    for row in session.fetch_all(compare).await? {
+        let seq: u32 = row.try_get(0)?;
+        let thumbed: i8 = row.try_get(1)?;
+        let version: u64 = row.try_get(2)?;
+        before[seq as usize] = Some((thumbed != 0, version));
+    }
+    let pruned = |(row, before): (&StageRow<'_>, &Option<_>)| {
+        (before.is_none() && row.version.0 < horizon).then(|| (row.at, PRUNED.to_owned()))
+    };
+    let pruned: Refused = rows.iter().zip(&before).filter_map(pruned).collect();
+    if !pruned.is_empty() {
+        return Ok(Err(pruned));
+    }
+    let mut moves = Moves::default();
+    for (row, before) in rows.iter().zip(before) {
+        match before {
+            Some((_, version)) if version >= row.version.0 => applied.rows_stale += 1,
+            _ => {
+                applied.rows_changed += 1;
+                moves.note(row, before.is_some_and(|(thumbed, _)| thumbed), partitions);
+            }
+        }
+    }
+    if applied.rows_changed > 0 {
+        let upsert = sqlx::query(include_str!("sql/upsert.sql"));
+        session.execute(upsert).await?;
+        applied.counts_changed = moves.write(session).await?;
+    }
+    Ok(Ok(applied))
+}
+
+const PRUNED: &str = "older than the prune horizon: a newer unlike may have been pruned, so it may not be wanted any more";
 
 /// Whether this chunk may be applied now, and how many partitions there are.
 fn check(

@@ -64,6 +64,17 @@ pub enum LedgerError {
     /// A stored row has an id that thumbd never writes.
     #[error("a stored row is not one of thumbd's")]
     Row(#[source] crate::domain::IdError),
+    /// MySQL refuses a value: a rule of the table, a trigger, a range. Whether it is one entry's fault is for the caller to find out.
+    #[error("MySQL refused a value")]
+    Refused(#[source] sqlx::Error),
+    /// More entries of one chunk are refused than quarantine takes: more likely a rule of the database is wrong than the entries.
+    #[error("MySQL refuses more than {limit} entries of one transaction: {reason}")]
+    TooManyRefused {
+        /// How many quarantine takes at once.
+        limit: usize,
+        /// What MySQL said of one of them.
+        reason: String,
+    },
     /// Anything else that MySQL or the driver says: repeating will not help.
     #[error("MySQL refused a statement")]
     Database(#[source] sqlx::Error),
@@ -85,6 +96,8 @@ impl LedgerError {
             | Self::LayoutChanged { .. }
             | Self::PartitionOutside { .. }
             | Self::Row(_)
+            | Self::Refused(_)
+            | Self::TooManyRefused { .. }
             | Self::Database(_) => false,
         }
     }
@@ -105,6 +118,13 @@ const NUMBERS_UNAVAILABLE: [u16; 18] = [
 /// No database selected or found, no such table, no such column.
 const NUMBERS_NOT_MIGRATED: [u16; 2] = [1146, 1054];
 
+/// What a value can be refused for: NULL (1048), out of range (1264, 1690), truncated or of another type (1265, 1292, 1366),
+/// too long (1406), another row's unique value (1062), a view's or table's CHECK (1369, 3819, 4025), no partition for it (1526),
+/// a foreign key (1452), a trigger that says no (1644). Rights, tables, memory and syntax are nobody's value.
+const NUMBERS_REFUSED: [u16; 14] = [
+    1048, 1062, 1264, 1265, 1292, 1366, 1369, 1406, 1452, 1526, 1644, 1690, 3819, 4025,
+];
+
 impl From<sqlx::Error> for LedgerError {
     fn from(error: sqlx::Error) -> Self {
         match &error {
@@ -118,6 +138,8 @@ impl From<sqlx::Error> for LedgerError {
                     Self::Unavailable(error)
                 } else if NUMBERS_NOT_MIGRATED.contains(&number) {
                     Self::NotMigrated
+                } else if NUMBERS_REFUSED.contains(&number) {
+                    Self::Refused(error)
                 } else {
                     Self::Database(error)
                 }

@@ -12,6 +12,8 @@ mod job_runs;
 mod kinds;
 mod migrate;
 mod pages;
+mod quarantine;
+mod refuse;
 mod session;
 mod sized;
 mod stage;
@@ -27,6 +29,7 @@ pub use audit::{Audit, CountDifference};
 pub use cold::UserThumbs;
 pub use error::LedgerError;
 pub use pages::{CountCursor, CountRow, Page, ThumbCursor, ThumbRow};
+pub use quarantine::{QuarantineRow, Quarantined, Subject};
 use session::Session;
 pub use state::{FlushState, Layout, Progress};
 

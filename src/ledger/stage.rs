@@ -12,6 +12,8 @@ use crate::limits::STAGE_ROWS_MAX;
 /// One entry, ready to be written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StageRow<'a> {
+    /// Where the entry stands in its chunk.
+    pub(super) at: usize,
     pub(super) user: &'a str,
     pub(super) kind_id: u16,
     pub(super) target: &'a str,
@@ -21,8 +23,9 @@ pub(super) struct StageRow<'a> {
 }
 
 impl<'a> StageRow<'a> {
-    pub(super) fn new(entry: &'a Entry, partition: u16, kind_id: u16) -> Self {
+    pub(super) fn new(at: usize, entry: &'a Entry, partition: u16, kind_id: u16) -> Self {
         Self {
+            at,
             user: entry.user.as_str(),
             kind_id,
             target: entry.target.id(),

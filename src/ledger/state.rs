@@ -56,6 +56,8 @@ pub struct FlushState {
     pub layout: Option<Layout>,
     /// Unliked rows older than this may have been pruned.
     pub prune_horizon: Version,
+    /// Who has changed rows or counts outside of a slice and not told Redis yet; '' for nobody.
+    pub outside_token: String,
 }
 
 impl Ledger {
@@ -131,5 +133,6 @@ fn decode(row: &MySqlRow) -> Result<FlushState, sqlx::Error> {
             _ => None,
         },
         prune_horizon: Version(row.try_get(9)?),
+        outside_token: row.try_get(10)?,
     })
 }

@@ -13,6 +13,7 @@ mod http;
 mod ledger;
 mod model;
 mod process;
+mod quarantine;
 mod road;
 mod servers;
 mod service;

@@ -125,6 +125,12 @@ impl Stand {
         query.execute(&self.pool).await.unwrap();
     }
 
+    /// Runs SQL that cannot be prepared.
+    pub(crate) async fn script(&self, text: &str) {
+        let script = sqlx::raw_sql(AssertSqlSafe(text));
+        script.execute(&self.pool).await.unwrap();
+    }
+
     /// One number from SQL.
     pub(crate) async fn number(&self, text: &str) -> i64 {
         let query = sqlx::query(AssertSqlSafe(text));

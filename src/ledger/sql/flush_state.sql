@@ -3,6 +3,6 @@ SELECT
     last, landed, max_version,
     progress_slice, progress_chunk, progress_token,
     partitions, slice_ms, key_prefix,
-    prune_horizon
+    prune_horizon, outside_token
 FROM flush_state
 WHERE id = 1

@@ -1,7 +1,7 @@
 //! Whole runs: what lands, what stays, what is found again.
 
 use thumbd::config::Settings;
-use thumbd::flush::{FlushError, Upto};
+use thumbd::flush::Upto;
 
 use crate::stand::{Stand, outcome, settings};
 
@@ -97,28 +97,6 @@ async fn a_listed_slice_without_entries_lands_as_nothing() {
     let peek = t.peek(other).await;
     assert_eq!((peek.live, peek.kept), (vec![], vec![]));
     t.check().await;
-}
-
-#[tokio::test]
-async fn a_bad_entry_stops_its_slice_and_loses_nothing() {
-    for (field, value) in [("nonsense", "5"), ("u1 blog:1", "five"), ("u1 Blog:1", "5")] {
-        let t = Stand::start(1).await;
-        t.like("u1", "blog:2").await.unwrap();
-        let slice = t.peek(0).await.live[0];
-        let key = t.key(0, &format!("slice:{slice}"));
-        t.command::<()>(&["HSET", &key, field, value]).await;
-        let error = t.try_flush().await.unwrap_err();
-        assert!(
-            matches!(error, FlushError::BadEntry { partition: 0, slice: at, .. } if at == slice),
-            "{error:?}"
-        );
-        assert_eq!(t.peek(0).await.live, [slice]);
-        assert_eq!(t.row("u1", "2").await, None);
-        assert_eq!(t.like("u2", "blog:2").await.unwrap(), outcome(true, 2));
-        t.command::<()>(&["HDEL", &key, field]).await;
-        assert_eq!(t.flush().await.entries, 2);
-        t.check().await;
-    }
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod held;
 mod lands;
+mod quarantine;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

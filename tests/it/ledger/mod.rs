@@ -65,6 +65,7 @@ impl TestLedger {
                 .into_iter()
                 .map(|entry| (partition_of(&entry.user, self.partitions), entry))
                 .collect(),
+            unreadable: Vec::new(),
         }
     }
 

@@ -71,6 +71,7 @@ async fn run(seed: u64, partitions: u16) {
                 last_of_slice: number + 1 == count,
                 landed_seen: SliceId(landed),
                 entries,
+                unreadable: Vec::new(),
                 ..slice.clone()
             };
             t.ledger.apply(&chunk).await.unwrap();

@@ -92,7 +92,7 @@ impl Run<'_> {
                 error,
                 FlushError::Overtaken
                     | FlushError::Unsealed(_)
-                    | FlushError::Recovery(ServiceError::Recovering { .. })
+                    | FlushError::Service(ServiceError::Recovering { .. })
                     | FlushError::Ledger(LedgerError::Overtaken | LedgerError::LandedBehind { .. })
             );
         assert!(overtaken || damaged, "A FLUSH FAILED: {error}");

@@ -1,0 +1,75 @@
+//! Finds the entries that MySQL refuses: tries halves of a chunk in transactions that are rolled back, until each refused entry stands alone.
+
+use super::apply::{self, Chunk, Refused};
+use super::session::Session;
+use super::{LedgerError, state};
+use crate::limits::REFUSED_ENTRIES_MAX;
+
+/// Bytes of a reason that are kept.
+const REASON_BYTES_MAX: usize = 255;
+
+/// The entries among the wanted ones that are refused by themselves. Costs some twenty transactions for each.
+pub(super) async fn find(
+    session: &mut Session,
+    chunk: &Chunk,
+    known: &Refused,
+) -> Result<Refused, LedgerError> {
+    let mut found = Refused::new();
+    let mut ranges = vec![0..chunk.entries.len()];
+    while let Some(range) = ranges.pop() {
+        let wanted = |at: usize| range.contains(&at) && !known.contains_key(&at);
+        let reason = match attempt(session, chunk, wanted).await {
+            Ok(()) => continue,
+            Err(LedgerError::Refused(error)) => reason(&error),
+            Err(error) => return Err(error),
+        };
+        if range.len() > 1 {
+            let middle = range.start + range.len() / 2;
+            ranges.extend([middle..range.end, range.start..middle]);
+        } else {
+            if found.len() == REFUSED_ENTRIES_MAX {
+                return Err(LedgerError::TooManyRefused {
+                    limit: REFUSED_ENTRIES_MAX,
+                    reason,
+                });
+            }
+            found.insert(range.start, reason);
+        }
+    }
+    Ok(found)
+}
+
+/// Does all that applying these entries does, and takes it back.
+async fn attempt(
+    session: &mut Session,
+    chunk: &Chunk,
+    wanted: impl Fn(usize) -> bool,
+) -> Result<(), LedgerError> {
+    let rows = apply::prepare(session, chunk, wanted).await?;
+    if rows.is_empty() {
+        return Ok(());
+    }
+    session.begin("START TRANSACTION").await?;
+    let result = async {
+        let state = state::read(session, true).await?;
+        let partitions = state.layout.map_or(1, |layout| layout.partitions);
+        // What is below the horizon is left out by whoever applies.
+        apply::write(session, &rows, partitions, 0).await.map(drop)
+    }
+    .await;
+    session.rollback().await;
+    result
+}
+
+/// What MySQL says, cut to what is kept.
+fn reason(error: &sqlx::Error) -> String {
+    let text = match error {
+        sqlx::Error::Database(database) => database.message(),
+        _ => "refused",
+    };
+    let mut end = text.len().min(REASON_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
+}
