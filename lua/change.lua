@@ -3,7 +3,7 @@ local call, sub, byte, match, format = redis.call, string.sub, string.byte, stri
 local meta, slices, slice = KEYS[1], KEYS[2], KEYS[3]
 local open = ARGV[1]
 
-local m = call('HMGET', meta, 'clock', 'sealed', 'done', 'barrier', 'generation', 'partitions')
+local m = call('HMGET', meta, 'clock', 'sealed', 'done', 'barrier', 'generation', 'partitions', 'floor')
 local generation = m[5]
 if not generation then return {2} end
 if m[6] ~= ARGV[3] then return {3, tonumber(m[6])} end
@@ -18,12 +18,12 @@ local start = (now - now % slice_us) / 1000
 if start <= sealed then start = sealed + 1 end
 if start ~= tonumber(open) then return {1, start} end
 
-local recovering = done < tonumber(m[4])
+local recovering, floor = done < tonumber(m[4]), tonumber(m[7] or 0)
 local out = {0, generation, sealed}
 local operations = (#KEYS - 3) / 2
 
 -- Each count is read once and written once, all of them in one command.
-local counts, names, changed = {}, {}, {}
+local counts, names, changed, waits = {}, {}, {}, {}
 for i = 0, operations - 1 do
   local key = KEYS[5 + 2 * i]
   if counts[key] == nil then
@@ -37,6 +37,8 @@ for from = 1, #names, 1000 do
   for i = from, upto do
     local v = values[i - from + 1]
     counts[names[i]] = v and sub(v, 1, 16) == generation and tonumber(match(v, '^%-?%d+', 17))
+    -- Forgotten, and dirty with what has not landed.
+    waits[names[i]] = v and byte(v) == 45 and tonumber(match(v, '%d+$')) > done
   end
 end
 
@@ -53,14 +55,16 @@ for i = 0, operations - 1 do
 
   local code
   if user_cold or not n then
-    code = recovering and 5 or (user_cold and (n and 2 or 4) or 3)
+    local wait = recovering or waits[count_key]
+      or user_cold and marker and byte(marker) == 45 and tonumber(sub(marker, 18)) > done
+    code = wait and 5 or (user_cold and (n and 2 or 4) or 3)
   else
     local thumbed
     if have then
       thumbed = byte(have) ~= 45 -- a minus sign
     elseif sub(marker, 17, 17) == 'c' then
       thumbed = false
-    elseif sub(known, 1, 16) == generation and done <= tonumber(match(known, '^%d+', 17)) then
+    elseif sub(known, 1, 16) == generation and math.max(done, floor) <= tonumber(match(known, '^%d+', 17)) then
       thumbed = sub(known, -1) == '1'
     end
     if thumbed == nil then

@@ -3,6 +3,7 @@
 -- KEYS 1 meta, 2 user (the meta key again if there is none); then the counts
 -- ARGV 1 partitions, 2 '1' if there is a user; then the targets
 -- Answers {0, generation, sealed, recovering (1 or 0), then per target a state and a count}, or {2}: uninitialised; {3, n}: n partitions
+-- Recovering also if one of these keys was forgotten while it was dirty, and what made it so has not landed.
 -- States 1 thumbed, 0 not, 2 not held by a partial user, 3 cold, 4 no user. A cold count is nil.
 local m = redis.call('HMGET', KEYS[1], 'sealed', 'done', 'barrier', 'generation', 'partitions')
 local generation = m[4]
@@ -10,12 +11,18 @@ if not generation then return {2} end
 if m[5] ~= ARGV[1] then return {3, tonumber(m[5])} end
 
 local targets = #KEYS - 2
+local done = tonumber(m[2])
+local recovering = done < tonumber(m[3])
+local function waits(text)
+  return text and string.byte(text) == 45 and tonumber(string.match(text, '%d+$')) > done
+end
 local marker, states = nil, {}
 if ARGV[2] == '1' then
   marker = redis.call('HGET', KEYS[2], '#')
   if marker and string.sub(marker, 1, 16) == generation then
     states = redis.call('HMGET', KEYS[2], unpack(ARGV, 3))
   else
+    recovering = recovering or waits(marker)
     marker = false
   end
 end
@@ -27,7 +34,7 @@ elseif marker then
 end
 
 local counts = redis.call('MGET', unpack(KEYS, 3))
-local out = {0, generation, tonumber(m[1]), tonumber(m[2]) < tonumber(m[3]) and 1 or 0}
+local out = {0, generation, tonumber(m[1]), 0}
 for i = 1, targets do
   local have, count = states[i], counts[i]
   if have then
@@ -38,7 +45,9 @@ for i = 1, targets do
   if count and string.sub(count, 1, 16) == generation then
     out[#out + 1] = tonumber(string.match(count, '^%-?%d+', 17))
   else
+    recovering = recovering or waits(count)
     out[#out + 1] = false
   end
 end
+if recovering then out[4] = 1 end
 return out

@@ -38,6 +38,9 @@ pub const VERSION_SLACK_MS: u64 = 1000;
 /// How often an undo looks again because slices have come meanwhile: one a window is normal.
 pub const UNDO_TRIES_MAX: usize = 5;
 
+/// Targets whose counts are mended in one transaction, which holds up the flush: a hot target takes a second.
+pub const REPAIR_TARGETS_MAX: usize = 64;
+
 /// Arms of one CASE: 250 were fastest, 5 000 cost 3.5 times as much per row.
 pub const CASE_ARMS_MAX: usize = 250;
 /// Rows of one multi-row INSERT into the staging table: more were no faster, and 256 with short ids fit into `STATEMENT_BYTES_MAX`.

@@ -7,6 +7,7 @@ pub mod flush;
 pub mod load;
 pub mod migrate;
 mod quarantine;
+mod repair;
 pub mod serve;
 mod signals;
 pub mod verify;
@@ -59,6 +60,7 @@ pub fn command() -> Command {
         .subcommand(with_settings(flush::command(), BOTH_STORES))
         .subcommand(with_settings(compensate::command(), BOTH_STORES))
         .subcommand(with_settings(verify::command(), BOTH_STORES))
+        .subcommand(with_settings(repair::command(), BOTH_STORES))
         .subcommand(quarantine::command())
         .subcommand(load::command())
 }
@@ -124,6 +126,7 @@ fn dispatch(matches: &ArgMatches, environment: &Environment) -> anyhow::Result<E
             "quarantine" => {
                 quarantine::run(settings, quarantine::Arguments::read(arguments)?).await
             }
+            "repair" => repair::run(settings).await,
             "load" => load::run(settings, load::Arguments::read(arguments)?).await,
             _ => anyhow::bail!("no command {name}"),
         }

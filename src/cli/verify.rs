@@ -56,7 +56,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
 }
 
 /// The table of differences, if there are any, and a line that sums up.
-fn text(report: &Report) -> String {
+pub(super) fn text(report: &Report) -> String {
     let mut text = String::new();
     if !report.differences.is_empty() {
         let mut table = Table::new();

@@ -11,7 +11,7 @@ use crate::domain::{Entry, SliceId, Target, UserId};
 use crate::hot::{Peek, Sealed, Unpin};
 use crate::ledger::{Chunk, Quarantined};
 use crate::limits::UNPIN_KEYS_MAX;
-use crate::service::{ServiceError, new_generation, recover_check};
+use crate::service::{ServiceError, distrust, new_generation, recover_check};
 use crate::steps;
 
 /// What a run holds after it has sealed.
@@ -103,6 +103,7 @@ impl Flusher {
 
     /// Checks all partitions; gives back those that can be reached.
     async fn recover(&self, report: &mut FlushReport) -> Result<Vec<u16>, FlushError> {
+        self.recover_outside().await?;
         let mut reached = Vec::new();
         let mut unreached = None;
         for partition in 0..self.hot.partitions() {
@@ -123,6 +124,20 @@ impl Flusher {
             Some(error) if reached.is_empty() => Err(error.into()),
             _ => Ok(reached),
         }
+    }
+
+    /// Somebody changed rows outside of a slice and died before Redis was told: nothing resident can be trusted.
+    async fn recover_outside(&self) -> Result<(), FlushError> {
+        let token = self.ledger.flush_state().await?.outside_token;
+        if token.is_empty() {
+            return Ok(());
+        }
+        tracing::warn!("a repair did not end: everything resident is loaded again");
+        for partition in 0..self.hot.partitions() {
+            distrust(&self.hot, &self.ledger, partition).await?;
+            steps::point("flush.distrusted").await;
+        }
+        Ok(self.ledger.outside_clear(&token).await?)
     }
 
     async fn seal(

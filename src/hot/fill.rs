@@ -60,6 +60,6 @@ impl Hot {
             call.arg("c").arg(one.ttl_seconds).arg(one.part);
         }
         let value = self.request(&FILL, &call).await?;
-        Ok(super::reply::int(&value)? >= 0)
+        Ok(super::reply::int(&value)? == 0)
     }
 }

@@ -4,6 +4,7 @@
 
 mod error;
 mod fill;
+mod forget;
 mod gather;
 mod keys;
 mod lease;

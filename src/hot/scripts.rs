@@ -38,6 +38,7 @@ scripts! {
     RESET = "reset.lua";
     ADOPT = "adopt.lua";
     UNDO = "undo.lua";
+    FORGET = "forget.lua";
     LEASE = "lease.lua";
 }
 

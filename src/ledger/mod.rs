@@ -14,6 +14,7 @@ mod migrate;
 mod pages;
 mod quarantine;
 mod refuse;
+mod repair;
 mod session;
 mod sized;
 mod stage;
@@ -30,6 +31,7 @@ pub use cold::UserThumbs;
 pub use error::LedgerError;
 pub use pages::{CountCursor, CountRow, Page, ThumbCursor, ThumbRow};
 pub use quarantine::{QuarantineRow, Quarantined, Subject};
+pub use repair::CountRepair;
 use session::Session;
 pub use state::{FlushState, Layout, Progress};
 

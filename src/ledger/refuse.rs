@@ -15,7 +15,7 @@ pub(super) async fn find(
     known: &Refused,
 ) -> Result<Refused, LedgerError> {
     let mut found = Refused::new();
-    let mut ranges = vec![0..chunk.entries.len()];
+    let mut ranges = Vec::from([0..chunk.entries.len()]);
     while let Some(range) = ranges.pop() {
         let wanted = |at: usize| range.contains(&at) && !known.contains_key(&at);
         let reason = match attempt(session, chunk, wanted).await {

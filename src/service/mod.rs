@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use cold::{Bounds, Loader};
 pub use error::ServiceError;
 pub use lookup::Seen;
-pub use recover::{check as recover_check, new_generation};
+pub use recover::{check as recover_check, distrust, new_generation};
 pub use thumb::Outcome;
 
 use crate::config::Settings;

@@ -82,6 +82,26 @@ pub async fn check(hot: &Hot, ledger: &Ledger, partition: u16) -> Result<bool, S
     Err(ServiceError::recovering())
 }
 
+/// Makes everything in a partition cold, although neither store was damaged.
+pub async fn distrust(hot: &Hot, ledger: &Ledger, partition: u16) -> Result<(), ServiceError> {
+    for _ in 0..RESETS_MAX {
+        let state = ledger.flush_state().await?;
+        let seen = hot.peek(partition).await?;
+        let reset = Reset {
+            seen: &seen,
+            generation: &new_generation(),
+            last: state.last,
+            max_version: state.max_version,
+            landed: Some(state.landed),
+        };
+        if hot.reset(partition, reset).await? {
+            metrics::counter!(names::RECOVERIES, "cause" => "distrusted").increment(1);
+            return Ok(());
+        }
+    }
+    Err(ServiceError::recovering())
+}
+
 fn sealed_damage(state: &FlushState, seen: &Peek) -> Option<Damage> {
     if seen.generation.is_none() {
         Some(Damage::Emptied)

@@ -14,6 +14,7 @@ mod ledger;
 mod model;
 mod process;
 mod quarantine;
+mod repair;
 mod road;
 mod servers;
 mod service;

@@ -1,42 +1,11 @@
 //! The program's `quarantine` command: what it lists, retries and drops.
 
-use thumbd::config::Settings;
-
-use crate::process::thumbd;
 use crate::stand::Stand;
-
-/// Runs the command and gives its exit code and what it printed.
-async fn quarantine(t: &Stand, arguments: &'static str) -> (Option<i32>, String) {
-    let Settings {
-        redis_url,
-        database_url,
-        key_prefix,
-        ..
-    } = t.settings.clone();
-    tokio::task::spawn_blocking(move || {
-        let variables = [
-            ("THUMBD_REDIS_URL", redis_url.as_ref().unwrap().expose()),
-            (
-                "THUMBD_DATABASE_URL",
-                database_url.as_ref().unwrap().expose(),
-            ),
-            ("THUMBD_KEY_PREFIX", &*key_prefix),
-        ];
-        let mut words = vec!["quarantine"];
-        words.extend(arguments.split(' '));
-        let output = thumbd(&words, &variables).wait_with_output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let errors = String::from_utf8(output.stderr).unwrap();
-        (output.status.code(), text + &errors)
-    })
-    .await
-    .unwrap()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn quarantine_is_listed_retried_and_dropped() {
     let t = Stand::start(1).await;
-    let (code, text) = quarantine(&t, "list").await;
+    let (code, text) = t.program(&["quarantine", "list"]).await;
     assert_eq!((code, &*text), (Some(0), "0 entries in quarantine\n"));
     t.script(
         "CREATE TRIGGER refuse BEFORE INSERT ON thumb FOR EACH ROW \
@@ -51,7 +20,7 @@ async fn quarantine_is_listed_retried_and_dropped() {
     t.command::<()>(&["HSET", &key, "non sense", "5"]).await;
     assert_eq!(t.flush().await.quarantined, 3);
 
-    let (code, text) = quarantine(&t, "list").await;
+    let (code, text) = t.program(&["quarantine", "list"]).await;
     assert_eq!(code, Some(0), "{text}");
     for part in [
         "like poison1 blog:1",
@@ -72,7 +41,7 @@ async fn quarantine_is_listed_retried_and_dropped() {
         .iter()
         .map(|row| row.id)
         .collect();
-    let (code, text) = quarantine(&t, "retry --all").await;
+    let (code, text) = t.program(&["quarantine", "retry", "--all"]).await;
     assert_eq!(code, Some(1), "{text}");
     assert!(
         text.contains("is no operation, can only be dropped"),
@@ -86,16 +55,16 @@ async fn quarantine_is_listed_retried_and_dropped() {
     // A newer operation of one of them wins over the retry.
     t.like("poison2", "blog:1").await.unwrap();
     t.unlike("poison2", "blog:1").await.unwrap();
-    let (_, text) = quarantine(&t, "retry --all").await;
+    let (_, text) = t.program(&["quarantine", "retry", "--all"]).await;
     assert!(text.contains("like poison1 blog:1: accepted"), "{text}");
     assert!(text.contains("like poison2 blog:1: overtaken"), "{text}");
     assert_eq!(t.look("poison1", "blog:1").await, (Some(true), Some(2)));
     assert_eq!(t.look("poison2", "blog:1").await, (Some(false), Some(2)));
     assert_eq!(t.number("SELECT count FROM thumb_count").await, 2);
 
-    let (code, text) = quarantine(&t, "drop 999999").await;
+    let (code, text) = t.program(&["quarantine", "drop", "999999"]).await;
     assert_eq!((code, &*text), (Some(1), "999999: is not in quarantine\n"));
-    let (code, text) = quarantine(&t, "drop --all").await;
+    let (code, text) = t.program(&["quarantine", "drop", "--all"]).await;
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(t.ledger.quarantine_count().await.unwrap(), 0);
     t.check().await;

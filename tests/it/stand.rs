@@ -148,6 +148,34 @@ impl Stand {
             .unwrap()
     }
 
+    /// Runs the program on these stores; gives its exit code and what it printed.
+    pub(crate) async fn program(&self, words: &[&str]) -> (Option<i32>, String) {
+        let settings = self.settings.clone();
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let run = move || {
+            let variables = [
+                (
+                    "THUMBD_REDIS_URL",
+                    settings.redis_url.as_ref().unwrap().expose(),
+                ),
+                (
+                    "THUMBD_DATABASE_URL",
+                    settings.database_url.as_ref().unwrap().expose(),
+                ),
+                ("THUMBD_KEY_PREFIX", &*settings.key_prefix),
+                ("THUMBD_PARTITIONS", &*settings.partitions.to_string()),
+                ("THUMBD_SLICE_SECONDS", &*settings.slice_seconds.to_string()),
+            ];
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let output = crate::process::thumbd(&words, &variables);
+            let output = output.wait_with_output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let errors = String::from_utf8(output.stderr).unwrap();
+            (output.status.code(), text + &errors)
+        };
+        tokio::task::spawn_blocking(run).await.unwrap()
+    }
+
     /// The end of a test: Redis and MySQL agree now, and after a flush nothing is left over.
     pub(crate) async fn check(&self) {
         let report = self.verify().await;

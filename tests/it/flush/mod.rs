@@ -17,15 +17,15 @@ use tokio::sync::Notify;
 use crate::stand::Stand;
 
 /// Holds a task the first time it comes to a point.
-struct Hold {
+pub(crate) struct Hold {
     point: &'static str,
     held: AtomicBool,
-    reached: Notify,
+    pub(crate) reached: Notify,
     go_on: Arc<Notify>,
 }
 
 impl Hold {
-    fn at(point: &'static str) -> Arc<Self> {
+    pub(crate) fn at(point: &'static str) -> Arc<Self> {
         Arc::new(Self {
             point,
             held: AtomicBool::new(false),
