@@ -38,6 +38,10 @@ pub const VERSION_SLACK_MS: u64 = 1000;
 /// How often an undo looks again because slices have come meanwhile: one a window is normal.
 pub const UNDO_TRIES_MAX: usize = 5;
 
+/// Targets among which rows that may be pruned are looked for by one statement: few enough to end soon, hot ones among them.
+pub const PRUNE_TARGETS_MAX: u64 = 200;
+/// Rows that are pruned in one transaction: it holds up the flush for some ten milliseconds.
+pub const PRUNE_ROWS_MAX: usize = 2000;
 /// Targets whose counts are mended in one transaction, which holds up the flush: a hot target takes a second.
 pub const REPAIR_TARGETS_MAX: usize = 64;
 

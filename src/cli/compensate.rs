@@ -24,6 +24,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     println!("slices found       {}", report.slices_found);
     println!("slices adopted     {}", report.slices_adopted);
     flush::print(&report.flush);
+    println!("rows pruned        {}", report.rows_pruned);
     println!("rows audited       {}", report.audit.rows_seen);
     println!("targets audited    {}", report.audit.targets_seen);
     println!("wrong counts       {}", report.audit.differences_total);

@@ -140,6 +140,8 @@ settings! {
         flush_rows_max: u32 = range(100, 50_000).default("20000");
         /// Seconds for which a landed slice is kept in Redis in case the database forgets; more than the lag of a replica that may be promoted.
         keep_seconds: u64 = range(1, 86_400).default("60");
+        /// Seconds for which a row that says "no longer liked" is kept at least; more than the age of any Redis snapshot that may be restored.
+        unliked_keep_seconds: u64 = range(1, 31_536_000).default("604800");
         /// Life in milliseconds of the lease under which one process runs the jobs; less lets another process take over sooner.
         lease_ttl_ms: u64 = range(3_000, 600_000).default("30000");
     }

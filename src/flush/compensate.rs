@@ -5,6 +5,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::{FlushError, FlushReport, Flusher, Upto};
+use crate::domain::Version;
 use crate::ledger::{Audit, CountDifference};
 use crate::service::new_generation;
 use crate::steps;
@@ -19,6 +20,10 @@ pub struct CompensationReport {
     pub slices_found: u64,
     /// Those that were not listed any more and were listed again.
     pub slices_adopted: u64,
+    /// Rows that say "no longer liked" and were removed because nothing older can come.
+    pub rows_pruned: u64,
+    /// Such rows with a version below this, in µs, may be gone.
+    pub prune_horizon: u64,
     /// What the flush did.
     pub flush: FlushReport,
     /// Stored counts against rows.
@@ -94,6 +99,14 @@ impl Flusher {
             }
         }
         report.flush = self.run(upto).await?;
+        if report.flush.partitions_skipped == 0 {
+            let horizon = self.horizon().await?;
+            if horizon > Version(0) {
+                report.rows_pruned = self.ledger.prune(horizon).await?;
+            }
+            report.prune_horizon = horizon.0;
+        }
+        steps::point("compensate.pruned").await;
         report.audit = self.ledger.audit_counts(|_, _| ()).await?.into();
         if report.audit.differences_total > 0 {
             tracing::error!(
@@ -104,5 +117,22 @@ impl Flusher {
         }
         report.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(report)
+    }
+
+    /// Below this no operation can come any more: not a new one, whose version is above every clock and above all that MySQL
+    /// has, and not an old one from a slice that is live, kept or left over, or from quarantine. Less what is kept in any case.
+    async fn horizon(&self) -> Result<Version, FlushError> {
+        let mut horizon = self.ledger.flush_state().await?.max_version.0;
+        for partition in 0..self.hot.partitions() {
+            let peek = self.hot.peek(partition).await?;
+            horizon = horizon.min(peek.clock.0);
+            let found = self.hot.slices_found(partition).await?;
+            let oldest = found.iter().chain(&peek.live).chain(&peek.kept).min();
+            horizon = horizon.min(oldest.map_or(u64::MAX, |oldest| oldest.0 * 1000));
+        }
+        if let Some(oldest) = self.ledger.quarantine_oldest().await? {
+            horizon = horizon.min(oldest.0);
+        }
+        Ok(Version(horizon.saturating_sub(self.bounds.unliked_keep_us)))
     }
 }

@@ -104,6 +104,7 @@ struct Bounds {
     keep_ms: u64,
     ttl_seconds: u64,
     user_fields_max: usize,
+    unliked_keep_us: u64,
 }
 
 impl Flusher {
@@ -119,6 +120,7 @@ impl Flusher {
                 ttl_seconds: settings.resident_ttl_seconds,
                 // Half as much again as is loaded: then it is cheaper to load the newest ones anew.
                 user_fields_max: thumbs_max + thumbs_max / 2 + 1,
+                unliked_keep_us: settings.unliked_keep_seconds * 1_000_000,
             },
             current: Arc::default(),
         }

@@ -12,6 +12,7 @@ mod job_runs;
 mod kinds;
 mod migrate;
 mod pages;
+mod prune;
 mod quarantine;
 mod refuse;
 mod repair;

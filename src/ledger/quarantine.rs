@@ -152,6 +152,14 @@ impl Ledger {
         Ok(row.map_or(Ok(0), |row| row.try_get::<i64, _>(0).map(i64::unsigned_abs))?)
     }
 
+    /// The version of the oldest entry that stands there.
+    pub async fn quarantine_oldest(&self) -> Result<Option<Version>, LedgerError> {
+        let oldest = sqlx::query("SELECT MIN(version) FROM quarantine WHERE raw_field IS NULL");
+        let row = self.session().await?.fetch_optional(oldest).await?;
+        let oldest: Option<u64> = row.map_or(Ok(None), |row| row.try_get(0))?;
+        Ok(oldest.map(Version))
+    }
+
     /// Takes one out. False: it was not there.
     pub async fn quarantine_remove(&self, id: u64) -> Result<bool, LedgerError> {
         let remove = sqlx::query("DELETE FROM quarantine WHERE quarantine_id = ?").bind(id);

@@ -15,7 +15,8 @@ pub(super) async fn find(
     known: &Refused,
 ) -> Result<Refused, LedgerError> {
     let mut found = Refused::new();
-    let mut ranges = Vec::from([0..chunk.entries.len()]);
+    let whole = 0..chunk.entries.len();
+    let mut ranges = vec![whole];
     while let Some(range) = ranges.pop() {
         let wanted = |at: usize| range.contains(&at) && !known.contains_key(&at);
         let reason = match attempt(session, chunk, wanted).await {

@@ -2,6 +2,7 @@
 
 mod held;
 mod lands;
+mod prune;
 mod quarantine;
 
 use std::sync::Arc;
