@@ -91,9 +91,11 @@ impl Flusher {
                     tracing::warn!(partition, slice = slice.0, "leftover slice adopted");
                     report.slices_adopted += 1;
                 }
+                steps::point("compensate.adopted").await;
             }
         }
         report.flush = self.run(upto).await?;
+        steps::point("compensate.flushed").await;
         report.audit = self.ledger.audit_counts(|_, _| ()).await?.into();
         if report.audit.differences_total > 0 {
             tracing::error!(

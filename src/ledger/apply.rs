@@ -11,6 +11,7 @@ use super::stage::{self, StageRow};
 use super::{Ledger, LedgerError, kinds, state};
 use crate::domain::{Entry, SliceId};
 use crate::limits::TRANSACTION_TRIES_MAX;
+use crate::steps;
 
 /// Longest wait before the first repetition; it doubles with each.
 const RETRY_WAIT: Duration = Duration::from_millis(10);
@@ -166,7 +167,9 @@ async fn transact(
         .bind(chunk.number)
         .bind(&chunk.token);
     session.execute(advance).await?;
+    steps::holding("ledger.commit").await;
     session.commit().await?;
+    steps::holding("ledger.committed").await;
     Ok(applied)
 }
 
