@@ -96,9 +96,11 @@ impl Flusher {
                     tracing::warn!(partition, slice = slice.0, "leftover slice adopted");
                     report.slices_adopted += 1;
                 }
+                steps::point("compensate.adopted").await;
             }
         }
         report.flush = self.run(upto).await?;
+        steps::point("compensate.flushed").await;
         if report.flush.partitions_skipped == 0 {
             let horizon = self.horizon().await?;
             if horizon > Version(0) {

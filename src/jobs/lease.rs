@@ -7,6 +7,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::JobError;
 use crate::hot::{Hot, HotError};
+use crate::steps;
 
 /// All jobs share one lease, because each of them flushes.
 const JOB: &str = "flush";
@@ -26,6 +27,7 @@ impl Lease {
         if !hot.lease(JOB, owner, life).await? {
             return Ok(None);
         }
+        steps::point("lease.taken").await;
         let watchdog = watch(hot.clone(), owner.to_owned(), life);
         Ok(Some(Self {
             hot: hot.clone(),
@@ -49,6 +51,7 @@ impl Lease {
 
     /// Gives it back; if that fails it lapses.
     pub async fn release(self) {
+        steps::point("lease.release").await;
         if let Err(error) = self.hot.lease_release(JOB, &self.owner).await {
             tracing::debug!(%error, "the lease was not given back and will lapse");
         }

@@ -12,6 +12,7 @@ use super::stage::{self, StageRow};
 use super::{Ledger, LedgerError, kinds, refuse, state};
 use crate::domain::{Entry, SliceId};
 use crate::limits::{REFUSED_ENTRIES_MAX, REFUSED_ROUNDS_MAX, TRANSACTION_TRIES_MAX};
+use crate::steps;
 
 /// Longest wait before the first repetition; it doubles with each.
 const RETRY_WAIT: Duration = Duration::from_millis(10);
@@ -226,7 +227,9 @@ async fn transact(
         .bind(chunk.number)
         .bind(&chunk.token);
     session.execute(advance).await?;
+    steps::holding("ledger.commit").await;
     session.commit().await?;
+    steps::holding("ledger.committed").await;
     Ok(Ended::Committed(applied))
 }
 

@@ -6,6 +6,7 @@ use sqlx::Row;
 use sqlx::migrate::Migrate;
 
 use super::{Ledger, LedgerError};
+use crate::steps;
 
 /// Longest wait for another process that migrates: a new index on a large table takes minutes.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(600);
@@ -32,6 +33,7 @@ impl Ledger {
                 return Err(LedgerError::MigrationLocked(LOCK_WAIT_MAX));
             }
         }
+        steps::holding("migrate.locked").await;
         let mut migrator = sqlx::migrate!();
         migrator.set_ignore_missing(true).set_locking(false);
         let connection = session.spend();
@@ -39,10 +41,12 @@ impl Ledger {
         connection
             .ensure_migrations_table(&migrator.table_name)
             .await?;
+        steps::holding("migrate.table").await;
         sqlx::query("DELETE FROM _sqlx_migrations WHERE success = FALSE")
             .execute(&mut *connection)
             .await?;
         migrator.run(&mut *connection).await?;
+        steps::holding("migrate.done").await;
         Ok(())
     }
 }

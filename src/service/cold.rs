@@ -211,10 +211,12 @@ impl Loader {
             // A refused fill is no error: the caller looks again.
             if !counts.is_empty() {
                 hot.fill(partition, &at, &[], &counts).await?;
+                steps::point("cold.filled").await;
             }
             // Redis copies a whole call before it runs it, and nobody else is served meanwhile.
             for chunk in chunks(&users) {
                 hot.fill(partition, &at, chunk, &[]).await?;
+                steps::point("cold.filled").await;
             }
         }
         Ok(())

@@ -60,6 +60,7 @@ pub async fn check(hot: &Hot, ledger: &Ledger, partition: u16) -> Result<bool, S
             landed: Some(state.landed),
         };
         if hot.reset(partition, reset).await? {
+            steps::point("recover.done").await;
             was_reset = true;
             metrics::counter!(names::RECOVERIES, "cause" => damage.name()).increment(1);
             // An empty partition under an empty database is a first start.

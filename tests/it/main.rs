@@ -6,6 +6,7 @@
 
 mod app;
 mod batch;
+mod chaos;
 mod dev_servers;
 mod flush;
 mod hot;
