@@ -21,8 +21,8 @@ pub use status::{SliceInfo, SliceState, Standing};
 use crate::config::Settings;
 use crate::domain::SliceId;
 use crate::hot::{Hot, HotError};
-use crate::ledger::{Ledger, LedgerError};
-use crate::service::ServiceError;
+use crate::ledger::{Layout, Ledger, LedgerError};
+use crate::service::{ServiceError, layout};
 
 /// How far a run seals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +94,7 @@ pub enum FlushError {
 pub struct Flusher {
     hot: Hot,
     ledger: Ledger,
+    layout: Layout,
     bounds: Bounds,
     current: Arc<AtomicU64>,
 }
@@ -114,6 +115,7 @@ impl Flusher {
         Self {
             hot,
             ledger,
+            layout: layout(settings),
             bounds: Bounds {
                 rows_max: settings.flush_rows_max as usize,
                 keep_ms: settings.keep_seconds * 1000,

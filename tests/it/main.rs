@@ -15,6 +15,7 @@ mod ledger;
 mod model;
 mod process;
 mod quarantine;
+mod relayout;
 mod repair;
 mod road;
 mod servers;
