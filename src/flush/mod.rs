@@ -22,7 +22,7 @@ use crate::config::Settings;
 use crate::domain::SliceId;
 use crate::hot::{Hot, HotError};
 use crate::ledger::{Layout, Ledger, LedgerError};
-use crate::service::{ServiceError, layout};
+use crate::service::ServiceError;
 
 /// How far a run seals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,9 +113,13 @@ impl Flusher {
     pub fn new(hot: Hot, ledger: Ledger, settings: &Settings) -> Self {
         let thumbs_max = settings.resident_thumbs_max as usize;
         Self {
+            layout: Layout {
+                partitions: hot.partitions(),
+                slice_ms: hot.slice_ms(),
+                key_prefix: hot.prefix().to_owned(),
+            },
             hot,
             ledger,
-            layout: layout(settings),
             bounds: Bounds {
                 rows_max: settings.flush_rows_max as usize,
                 keep_ms: settings.keep_seconds * 1000,

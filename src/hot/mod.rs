@@ -123,6 +123,11 @@ impl Hot {
         })))
     }
 
+    /// First part of all key names.
+    pub fn prefix(&self) -> &str {
+        &self.0.options.prefix
+    }
+
     /// Number of partitions.
     pub fn partitions(&self) -> u16 {
         self.0.options.partitions

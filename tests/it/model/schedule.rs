@@ -27,6 +27,8 @@ pub(super) struct Totals {
     pub(super) crashes: u64,
     pub(super) evictions: u64,
     pub(super) damages: u64,
+    pub(super) forgotten: u64,
+    pub(super) pruned: u64,
 }
 
 /// A run.
@@ -112,6 +114,7 @@ impl<'a> Run<'a> {
         } else if dice < 0.27 && flushers < self.scenario.flushers {
             let role = match self.rng.random_range(0..8) {
                 0 => Role::Compensator,
+                4.. if self.scenario.prune => Role::Compensator,
                 1..4 => Role::Flusher(Upto::Now),
                 _ => Role::Flusher(Upto::PreviousWindow),
             };
@@ -124,6 +127,9 @@ impl<'a> Run<'a> {
                 targets.dedup();
             }
             self.start(Role::Reader(user, targets)).await;
+        } else if dice < 0.33 && self.scenario.forget_keys && self.rng.random_bool(0.2) {
+            let role = Role::Forgetter(self.user(), self.target());
+            self.start(role).await;
         } else if !self.actors.is_empty() {
             // Flushers have the longest way: a draw more for them.
             let flushing: Vec<usize> = (0..self.actors.len())
