@@ -31,8 +31,6 @@ async fn model(scenario: Scenario) {
     let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     // Looking at all of both stores after every step takes its time.
     let runs = if scenario.damages() { RUNS / 2 } else { RUNS };
-    // It takes a while until something is old enough.
-    let runs = if scenario.prune { 2 * runs } else { runs };
     let seeds = match number("THUMBD_MODEL_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("THUMBD_MODEL_RUNS").unwrap_or(runs),

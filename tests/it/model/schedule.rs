@@ -79,7 +79,13 @@ impl<'a> Run<'a> {
     }
 
     pub(super) async fn go(&mut self) {
-        for _ in 0..STEPS {
+        // It takes a while until something is old enough to be pruned.
+        let steps = if self.scenario.prune {
+            3 * STEPS
+        } else {
+            STEPS
+        };
+        for _ in 0..steps {
             self.step += 1;
             self.dice().await;
             self.faults().await;
@@ -97,7 +103,10 @@ impl<'a> Run<'a> {
         let flushers = self.number(Role::flushes);
         let dice: f64 = self.rng.random();
         if dice < 0.18 && clients < 4 {
-            let like = self.scenario.likes_only || self.rng.random_bool(0.6);
+            let like = self.scenario.likes_only
+                || self
+                    .rng
+                    .random_bool(if self.scenario.prune { 0.4 } else { 0.6 });
             let role = Role::Client(Operation {
                 user: self.user(),
                 target: self.target(),
