@@ -7,6 +7,7 @@
 mod app;
 mod batch;
 mod chaos;
+mod crash;
 mod dev_servers;
 mod flush;
 mod hot;
@@ -15,7 +16,9 @@ mod ledger;
 mod model;
 mod process;
 mod road;
+mod serve;
 mod servers;
 mod service;
 mod stand;
+mod two_flushers;
 mod verify;
