@@ -13,6 +13,7 @@ mod flush;
 mod hot;
 mod http;
 mod ledger;
+mod lost_replies;
 mod model;
 mod process;
 mod road;
