@@ -10,6 +10,7 @@ mod chaos;
 mod crash;
 mod dev_servers;
 mod flush;
+mod history;
 mod hot;
 mod http;
 mod ledger;

@@ -116,10 +116,6 @@ impl Serve {
         send(self.one(Method::PUT, user, target)).await
     }
 
-    pub(crate) async fn unlike(&self, user: &str, target: &str) -> Answer {
-        send(self.one(Method::DELETE, user, target)).await
-    }
-
     pub(crate) async fn get(&self, user: &str, target: &str) -> Answer {
         send(self.one(Method::GET, user, target)).await
     }
