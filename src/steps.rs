@@ -1,8 +1,8 @@
 //! Named points between two effects. In debug builds a test can hold a task at them, or end it there; in release builds they are nothing.
 //!
 //! There are two ways. A gate, given with [`gated`] to one future, is asked at each of its points. The variable `FAILPOINTS` works
-//! on a whole process: `flush.applied=hold;cold.fill=delay(500);flush.marked=2*panic`. `hold` says so on standard error and never
-//! goes on, so that the process can be killed right there; `2*` means the second passing only.
+//! on a whole process: `flush.applied=hold;cold.fill=delay(500);flush.marked=2*panic`. Each says on standard error that it acts.
+//! `hold` never goes on, so that the process can be killed right there; `2*` means the second passing only.
 
 #[cfg(debug_assertions)]
 mod failpoints;
