@@ -15,6 +15,7 @@ mod ledger;
 mod model;
 mod process;
 mod quarantine;
+mod redis_faults;
 mod repair;
 mod road;
 mod servers;
