@@ -52,6 +52,20 @@ impl HotError {
         }
     }
 
+    /// Whether Redis kept the caller waiting until the time was over: whoever comes next would wait as long for nothing.
+    pub(super) fn hangs(&self) -> bool {
+        match self {
+            Self::Unknown(None) => true,
+            Self::Unknown(Some(error)) | Self::Unreachable(error) => error.is_timeout(),
+            _ => false,
+        }
+    }
+
+    /// What becomes of those who waited behind such a call.
+    pub(super) fn not_sent() -> Self {
+        Self::Unreachable(RedisError::from((ErrorKind::Io, "redis does not answer")))
+    }
+
     /// Whether it is certain that nothing was done.
     pub fn nothing_done(&self) -> bool {
         !matches!(self, Self::Unknown(_) | Self::Protocol(_))

@@ -52,7 +52,12 @@ async fn gather(
         let free = flying.len() < CALLS_FREE || flying.len() < calls_max && operations < SMALL;
         tokio::select! {
             biased;
-            Some(size) = flying.next(), if !flying.is_empty() => operations -= size,
+            Some((size, hangs)) = flying.next(), if !flying.is_empty() => {
+                operations -= size;
+                if hangs {
+                    refuse(&mut queue);
+                }
+            }
             count = queue.recv_many(&mut batch, operations_max), if free => {
                 if count == 0 {
                     break;
@@ -69,10 +74,22 @@ async fn gather(
     while flying.next().await.is_some() {}
 }
 
-async fn fly(line: Line, thumb: bool, batch: Vec<(Thumb, Waiter)>) -> usize {
+/// Redis hangs: those in the queue have waited for the call that nobody answered, and the next one would not be answered either.
+fn refuse(queue: &mut mpsc::Receiver<(Thumb, Waiter)>) {
+    // As many as there are now, or somebody who fills the queue could keep this busy.
+    for _ in 0..queue.len() {
+        if let Ok((_, waiter)) = queue.try_recv() {
+            let _ = waiter.send(Err(HotError::not_sent()));
+        }
+    }
+}
+
+/// Gives back how many operations it carried, and whether Redis kept them waiting in vain.
+async fn fly(line: Line, thumb: bool, batch: Vec<(Thumb, Waiter)>) -> (usize, bool) {
     let operations: Vec<&Thumb> = batch.iter().map(|(operation, _)| operation).collect();
     let result = line.call(thumb, &operations).await;
     let size = batch.len();
+    let hangs = result.as_ref().is_err_and(HotError::hangs);
     match result {
         Ok(answers) => {
             for ((_, waiter), answer) in batch.into_iter().zip(answers) {
@@ -85,5 +102,5 @@ async fn fly(line: Line, thumb: bool, batch: Vec<(Thumb, Waiter)>) -> usize {
             }
         }
     }
-    size
+    (size, hangs)
 }

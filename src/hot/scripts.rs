@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use redis::aio::ConnectionManager;
-use redis::{Cmd, ErrorKind, RedisResult, Script as RedisScript, ServerErrorKind, Value};
+use redis::{Arg, Cmd, ErrorKind, RedisResult, Script as RedisScript, ServerErrorKind, Value};
 
 use super::HotError;
 
@@ -58,7 +58,8 @@ impl Script {
         call
     }
 
-    /// Sends a call; loads the script and sends it again if Redis did not have it: then nothing was done the first time.
+    /// Sends a call, and again with the text if Redis did not have the script: then nothing was done the first time. Loading it
+    /// and calling it would be two steps, and it may be forgotten between them.
     pub(super) async fn send(
         &self,
         connection: &ConnectionManager,
@@ -67,13 +68,23 @@ impl Script {
         let mut connection = connection.clone();
         match checked(connection.send_packed_command(call).await) {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                let mut load = redis::cmd("SCRIPT");
-                load.arg("LOAD").arg(self.text);
-                checked(connection.send_packed_command(&load).await)?;
-                Ok(checked(connection.send_packed_command(call).await)?)
+                let whole = self.with_text(call);
+                Ok(checked(connection.send_packed_command(&whole).await)?)
             }
             other => Ok(other?),
         }
+    }
+
+    /// The same call by text instead of by hash; it leaves the script with Redis.
+    fn with_text(&self, call: &Cmd) -> Cmd {
+        let mut whole = Cmd::new();
+        whole.arg("EVAL").arg(self.text);
+        for arg in call.args_iter().skip(2) {
+            if let Arg::Simple(bytes) = arg {
+                whole.arg(bytes);
+            }
+        }
+        whole
     }
 }
 

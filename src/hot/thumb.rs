@@ -187,7 +187,8 @@ impl Hot {
         gatherer.run(operation).await
     }
 
-    /// Many operations of one direction, in calls of bounded size, in their order. An error belongs to the operations of its call.
+    /// Many operations of one direction, in calls of bounded size, in their order. An error belongs to the operations of its call;
+    /// but if Redis hangs, the others are not sent.
     pub async fn thumb_many(
         &self,
         partition: u16,
@@ -196,11 +197,19 @@ impl Hot {
     ) -> Vec<Result<Answer, HotError>> {
         let line = &self.part(partition).line;
         let mut results = Vec::with_capacity(operations.len());
+        let mut hangs = false;
         for chunk in operations.chunks(self.0.options.gather_operations_max) {
+            if hangs {
+                results.extend(chunk.iter().map(|_| Err(HotError::not_sent())));
+                continue;
+            }
             let refs: Vec<&Thumb> = chunk.iter().collect();
             match line.call(thumb, &refs).await {
                 Ok(answers) => results.extend(answers.into_iter().map(Ok)),
-                Err(error) => results.extend(chunk.iter().map(|_| Err(error.clone()))),
+                Err(error) => {
+                    hangs = error.hangs();
+                    results.extend(chunk.iter().map(|_| Err(error.clone())));
+                }
             }
         }
         results

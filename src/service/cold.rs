@@ -87,7 +87,7 @@ impl Loader {
         self.0.bounds.timeout
     }
 
-    /// Waits until each of these was loaded once. The first error ends the waiting, not the loading.
+    /// Waits until each of these was loaded once. The first error ends the waiting, and so does the time; the loading goes on.
     pub(super) async fn load(&self, colds: Vec<Cold>) -> Result<(), ServiceError> {
         let mut answers = Vec::with_capacity(colds.len());
         let mut start = 0;
@@ -127,10 +127,18 @@ impl Loader {
                 .increment(1);
             return Err(ServiceError::busy());
         }
-        for answer in answers {
-            answer.await.unwrap_or_else(|_| Err(ServiceError::busy()))?;
+        // Those in front of these may take their whole time, one query after another.
+        let bound = self.0.bounds.timeout;
+        let all = async {
+            for answer in answers {
+                answer.await.unwrap_or_else(|_| Err(ServiceError::busy()))?;
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(bound, all).await {
+            Ok(result) => result,
+            Err(_) => Err(LedgerError::Timeout(bound).into()),
         }
-        Ok(())
     }
 
     /// Works until the queue is empty.
@@ -158,7 +166,7 @@ impl Loader {
             };
             let bound = self.0.bounds.timeout;
             let result = match tokio::time::timeout(bound, self.read_and_fill(colds)).await {
-                Ok(result) => result,
+                Ok(result) => result.map_err(ServiceError::known),
                 Err(_) => Err(LedgerError::Timeout(bound).into()),
             };
             guard.answer(&result);

@@ -63,6 +63,14 @@ impl ServiceError {
         }
     }
 
+    /// Of a call that carried no operation, such as a read, a load or a recovery: nobody cares whether it was done.
+    pub(super) fn known(self) -> Self {
+        match self {
+            Self::OutcomeUnknown { retry_after } => Self::RedisUnavailable { retry_after },
+            other => other,
+        }
+    }
+
     /// When to come again, if that may help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use super::cold::{Cold, ColdKey};
 use super::{Service, ServiceError, recover};
 use crate::domain::{Target, UserId};
-use crate::hot::{HotError, Looked, State};
+use crate::hot::{Looked, State};
 use crate::limits::{COLD_ROUNDS_MAX, RECOVERING_POLL, RECOVERING_WAIT_MAX, RENEW_EVERY};
 use crate::steps;
 use crate::telemetry::names;
@@ -125,9 +125,10 @@ impl Service {
             let mut colds = BTreeMap::new();
             let mut wait = false;
             for (partition, looked) in looked {
-                match looked.map_err(read_error)? {
+                match looked.map_err(|error| ServiceError::from(error).known())? {
                     Looked::Uninitialised => {
-                        recover::check(&self.0.hot, &self.0.ledger, partition).await?;
+                        let checked = recover::check(&self.0.hot, &self.0.ledger, partition);
+                        checked.await.map_err(ServiceError::known)?;
                         left.push(partition);
                     }
                     Looked::Found {
@@ -162,8 +163,12 @@ impl Service {
             } else if !colds.is_empty() {
                 match self.0.loader.load(colds.into_values().collect()).await {
                     Ok(()) => {}
-                    // What is resident is right all the same; the rest is not known.
-                    Err(ServiceError::DatabaseUnavailable { .. }) => break,
+                    // What is resident is right all the same; the rest is not known. A full Redis takes in nothing.
+                    Err(
+                        ServiceError::DatabaseUnavailable { .. }
+                        | ServiceError::RedisFull { .. }
+                        | ServiceError::RedisUnavailable { .. },
+                    ) => break,
                     Err(error) => return Err(error),
                 }
             }
@@ -200,16 +205,6 @@ impl Service {
                 .await;
             metrics::counter!(names::RENEWALS).increment(renewed.unwrap_or(0));
         });
-    }
-}
-
-/// A read that was not answered has no outcome that anybody could care about.
-fn read_error(error: HotError) -> ServiceError {
-    match ServiceError::from(error) {
-        ServiceError::OutcomeUnknown { retry_after } => {
-            ServiceError::RedisUnavailable { retry_after }
-        }
-        other => other,
     }
 }
 

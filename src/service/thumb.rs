@@ -103,7 +103,8 @@ impl Service {
                 steps::pause("thumb.recovering", RECOVERING_POLL).await;
             }
             Answer::Uninitialised => {
-                recover::check(&self.0.hot, &self.0.ledger, partition).await?;
+                let checked = recover::check(&self.0.hot, &self.0.ledger, partition);
+                checked.await.map_err(ServiceError::known)?;
             }
         }
         Ok(Try::Again)

@@ -18,6 +18,7 @@ mod lost_replies;
 mod model;
 mod process;
 mod quarantine;
+mod redis_faults;
 mod relayout;
 mod repair;
 mod road;

@@ -54,6 +54,11 @@ pub(crate) async fn scanned_env() -> TestEnv {
     }
 }
 
+/// Whether tests take the long way: `THUMBD_SLOW_TESTS=1`.
+pub(crate) fn slow() -> bool {
+    env::var_os("THUMBD_SLOW_TESTS").is_some_and(|value| value == "1")
+}
+
 /// Options of a Redis that a test starts itself. `THUMBD_TEST_REDIS` chooses another program.
 pub(crate) fn redis_options(dir: impl Into<PathBuf>) -> RedisOptions {
     RedisOptions {
