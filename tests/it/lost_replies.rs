@@ -35,6 +35,12 @@ impl Scene {
             change(settings);
         })
         .await;
+        // It compensates once at its start; that would meet what is meant for others.
+        let begun = Instant::now();
+        while app.jobs.status().await.unwrap().last_compensation.is_none() {
+            assert!(begun.elapsed() < PATIENCE);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         let stand = Stand::on(app::settings(&env)).await;
         Self {
             app,

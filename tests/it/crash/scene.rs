@@ -34,6 +34,8 @@ pub(super) enum Scene {
     RecoveringRead,
     /// A flush of several chunks, with a like that comes in between.
     Flush,
+    /// A flush of a slice with an operation that MySQL refuses.
+    Poison,
     /// A slice that is closed but not listed.
     Compensate,
 }
@@ -162,6 +164,14 @@ impl Stage {
                     self.pairs.insert((format!("m{n}"), "blog:1".into()), true);
                 }
             }
+            Scene::Poison => {
+                let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON thumb FOR EACH ROW \
+                     BEGIN IF NEW.user_id = 'poison' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'; END IF; END";
+                stand.script(refuse).await;
+                self.accept(&stand, "poison", "blog:1", true).await;
+                // What is in quarantine is as if it had never been.
+                self.pairs.remove(&("poison".into(), "blog:1".into()));
+            }
             Scene::Compensate => {
                 for partition in 0..self.partitions {
                     strand(&stand, partition).await;
@@ -214,7 +224,7 @@ impl Stage {
         };
         match self.case.2 {
             Scene::FirstStart | Scene::Start | Scene::StartOnEmptied => None,
-            Scene::Flush => admin("/admin/v1/flushes"),
+            Scene::Flush | Scene::Poison => admin("/admin/v1/flushes"),
             Scene::Compensate => admin("/admin/v1/compensations"),
             Scene::ColdRead | Scene::RecoveringRead => Some(to.one(Method::GET, "u9", "blog/1")),
             Scene::ColdLike | Scene::RecoveringLike => Some(to.one(Method::PUT, "u9", "blog/9")),
