@@ -7,6 +7,7 @@ mod desk;
 mod error;
 mod lag;
 mod lease;
+mod plan;
 mod runner;
 mod schedule;
 
@@ -23,6 +24,7 @@ use desk::Desk;
 pub use error::JobError;
 pub use lease::Lease;
 use runner::Runner;
+pub use schedule::Clock;
 
 use crate::config::Settings;
 use crate::flush::{CompensationReport, FlushReport, Flusher, SliceInfo};
@@ -69,6 +71,15 @@ pub struct JobsStatus {
 impl Jobs {
     /// Starts the task and the schedules.
     pub async fn start(settings: &Settings, service: &Service) -> anyhow::Result<Self> {
+        Self::start_by(settings, service, Arc::new(Utc::now)).await
+    }
+
+    /// The same, with the compensator planned by another clock than the machine's.
+    pub async fn start_by(
+        settings: &Settings,
+        service: &Service,
+        clock: Clock,
+    ) -> anyhow::Result<Self> {
         let flusher = Flusher::new(service.hot().clone(), service.ledger().clone(), settings);
         let desk = Arc::new(Desk::default());
         let lease_ttl = Duration::from_millis(settings.lease_ttl_ms);
@@ -78,7 +89,7 @@ impl Jobs {
             Arc::clone(&desk),
             lease_ttl,
         );
-        let scheduler = schedule::start(settings, &desk).await?;
+        let scheduler = schedule::start(settings, &desk, clock).await?;
         let lag = AbortOnDropHandle::new(tokio::spawn(lag::measure(flusher.clone())));
         Ok(Self(Arc::new(Inner {
             _lag: lag,
