@@ -67,6 +67,20 @@ pub const REFUSED_ROUNDS_MAX: usize = 4;
 /// Share of lookups that also look at the remaining life of what they read, to renew it: every 16th.
 pub const RENEW_EVERY: u64 = 16;
 
+/// Runs of a job that are removed at once when they are old: one comes a day, so this catches up with whatever there is.
+pub const JOB_RUNS_PER_PRUNE: u64 = 1000;
+/// How long runs of the compensator stay in `job_run`: long enough to compare a quarter with the one before.
+pub const JOB_RUNS_KEPT: Duration = Duration::from_secs(90 * 86_400);
+/// Least time between two seals on demand: each is a transaction and a new slice for those who like next, and whoever waits for
+/// the ledger waits for some ten milliseconds of it anyway.
+pub const SEAL_PAUSE: Duration = Duration::from_millis(100);
+/// Pause before a durable write asks again after a flush that failed: the database is away, and the log has it already.
+pub const DURABLE_PAUSE: Duration = Duration::from_millis(200);
+/// Pause before each check of a partition behind a trouble with Redis: a server that comes back has a herd to answer first.
+pub const RECHECK_PAUSE: Duration = Duration::from_millis(250);
+/// Readiness tells of the flush when the oldest operation waits longer than this, or than three windows and ten seconds.
+pub const FLUSH_LAG_MAX: Duration = Duration::from_secs(30);
+
 /// Longest life of an admin request: a compensation of a big site takes long, and its caller waits for the report.
 pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(3600);
 /// Most bytes that a connection buffers, and so the longest head of a request: a like has about 300.

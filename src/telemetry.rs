@@ -23,6 +23,8 @@ pub mod names {
     pub const FLUSH_LAG_SECONDS: &str = "thumbd_flush_lag_seconds";
     /// Gauge: operations that MySQL does not have.
     pub const UNFLUSHED_ENTRIES: &str = "thumbd_unflushed_entries";
+    /// Counter: leases that lapsed while their run went on.
+    pub const LEASES_LOST: &str = "thumbd_leases_lost_total";
     /// Counter: entries that went to quarantine.
     pub const QUARANTINED: &str = "thumbd_quarantined_entries_total";
     /// Counter by `outcome`: runs of the flush.

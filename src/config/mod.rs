@@ -142,6 +142,8 @@ settings! {
         keep_seconds: u64 = range(1, 86_400).default("60");
         /// Seconds for which a row that says "no longer liked" is kept at least; more than the age of any Redis snapshot that may be restored.
         unliked_keep_seconds: u64 = range(1, 31_536_000).default("604800");
+        /// Most entries in Redis that the database does not have; beyond it likes get 503; an entry takes some 150 bytes.
+        backlog_entries_max: u64 = range(1000, 1_000_000_000).default("10000000");
         /// Life in milliseconds of the lease under which one process runs the jobs; less lets another process take over sooner.
         lease_ttl_ms: u64 = range(3_000, 600_000).default("30000");
     }

@@ -81,16 +81,10 @@ impl Cron {
             return Err(format!("{text:?} has {} fields", fields.len()));
         }
         let six = fields.join(" ");
-        // The scheduler parses with these very options when it computes the next run.
-        let schedule = croner::parser::CronParser::builder()
-            .seconds(croner::parser::Seconds::Required)
-            .dom_and_dow(true)
-            .build()
-            .parse(&six)
-            .map_err(|error| {
-                let reason = error.to_string();
-                format!("{text:?} is no schedule: {}", reason.trim_end_matches('.'))
-            })?;
+        let schedule = schedule(&six).map_err(|error| {
+            let reason = error.to_string();
+            format!("{text:?} is no schedule: {}", reason.trim_end_matches('.'))
+        })?;
         schedule
             .find_next_occurrence(&chrono::DateTime::UNIX_EPOCH, false)
             .map_err(|_| format!("{text:?} never comes"))?;
@@ -101,6 +95,17 @@ impl Cron {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// What computes the planned times.
+    pub(crate) fn schedule(&self) -> Result<croner::Cron, croner::errors::CronError> {
+        schedule(&self.0)
+    }
+}
+
+fn schedule(six: &str) -> Result<croner::Cron, croner::errors::CronError> {
+    let parser = croner::parser::CronParser::builder();
+    let parser = parser.seconds(croner::parser::Seconds::Required);
+    parser.dom_and_dow(true).build().parse(six)
 }
 
 /// How log lines look.

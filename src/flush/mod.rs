@@ -16,7 +16,7 @@ use serde::Serialize;
 
 pub use compensate::{AuditReport, CompensationReport};
 pub use retry::{Retried, retry};
-pub use status::{SliceInfo, SliceState, Standing};
+pub use status::{SealedLengths, SliceInfo, SliceState, Standing};
 
 use crate::config::Settings;
 use crate::domain::SliceId;

@@ -1,10 +1,12 @@
 //! How the flush stands: live slices and the lag.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 
 use super::{FlushError, Flusher};
+use crate::domain::SliceId;
 
 /// Where a slice is on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -44,15 +46,26 @@ pub struct Standing {
     pub entries: u64,
 }
 
+/// Numbers of entries of slices that are closed, and so do not change; whoever looks every second needs not ask for them again.
+#[derive(Debug, Default)]
+pub struct SealedLengths(HashMap<(u16, SliceId), u64>);
+
 impl Flusher {
     /// Looks at all partitions.
-    pub async fn standing(&self) -> Result<Standing, FlushError> {
+    pub async fn standing(&self, sealed: &mut SealedLengths) -> Result<Standing, FlushError> {
         let current = self.current.load(Ordering::Relaxed);
         let mut standing = Standing::default();
+        let mut known = HashMap::new();
         for partition in 0..self.hot.partitions() {
             let peek = self.hot.peek(partition).await?;
             for id in peek.live {
-                let entries = self.hot.slice_length(partition, id).await?;
+                let entries = match sealed.0.get(&(partition, id)) {
+                    Some(entries) => *entries,
+                    None => self.hot.slice_length(partition, id).await?,
+                };
+                if id <= peek.sealed {
+                    known.insert((partition, id), entries);
+                }
                 let age_ms = peek.time_ms.saturating_sub(id.0);
                 standing.lag_ms = standing.lag_ms.max(age_ms);
                 standing.entries += entries;
@@ -71,6 +84,8 @@ impl Flusher {
                 });
             }
         }
+        // What is no longer live is forgotten.
+        sealed.0 = known;
         Ok(standing)
     }
 }

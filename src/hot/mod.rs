@@ -15,6 +15,7 @@ mod scan;
 mod scripts;
 mod server;
 mod thumb;
+mod trouble;
 mod undo;
 
 use std::future::Future;
@@ -31,8 +32,9 @@ pub use lookup::{Looked, State};
 pub use partition::{Peek, Reset, Sealed, TTL_SPREAD, Unpin};
 pub use scan::{Resident, ResidentKey};
 use scripts::{Script, checked};
-pub use server::ServerInfo;
+pub use server::{ServerInfo, Writes};
 pub use thumb::{Answer, Known, Thumb};
+use trouble::Trouble;
 pub use undo::{Undo, Undone};
 
 /// A random token: what is resident under another one is cold.
@@ -87,6 +89,7 @@ struct Inner {
     /// For jobs, whose long replies must not stand in front of requests.
     jobs: ConnectionManager,
     partitions: Vec<Part>,
+    trouble: Arc<Trouble>,
 }
 
 /// What a process keeps per partition.
@@ -103,10 +106,16 @@ impl Hot {
         let client = Client::open(options.url.as_str())?;
         let requests = connect(&client, &options, options.response_timeout).await?;
         let jobs = connect(&client, &options, options.response_timeout * 10).await?;
+        let trouble = Arc::new(Trouble::default());
         let partitions = (0..options.partitions)
             .map(|partition| {
                 let keys = Keys::new(&options.prefix, partition);
-                let line = thumb::Line::new(&options, keys.clone(), requests.clone());
+                let line = thumb::Line::new(
+                    &options,
+                    keys.clone(),
+                    requests.clone(),
+                    Arc::clone(&trouble),
+                );
                 Part {
                     thumbs: gather::Gatherer::start(line.clone(), true, &options),
                     unthumbs: gather::Gatherer::start(line.clone(), false, &options),
@@ -120,6 +129,7 @@ impl Hot {
             requests,
             jobs,
             partitions,
+            trouble,
         })))
     }
 
@@ -153,18 +163,26 @@ impl Hot {
 
     /// Sends a script call of a job.
     async fn job(&self, script: &Script, call: &Cmd) -> Result<Value, HotError> {
-        bounded(&self.0.options, 10, script.send(&self.0.jobs, call)).await
+        self.bounded(10, script.send(&self.0.jobs, call)).await
     }
 
     /// Sends a script call of a request.
     async fn request(&self, script: &Script, call: &Cmd) -> Result<Value, HotError> {
-        bounded(&self.0.options, 1, script.send(&self.0.requests, call)).await
+        self.bounded(1, script.send(&self.0.requests, call)).await
+    }
+
+    async fn bounded<T>(
+        &self,
+        times: u32,
+        call: impl Future<Output = Result<T, HotError>>,
+    ) -> Result<T, HotError> {
+        bounded(&self.0.options, &self.0.trouble, times, call).await
     }
 
     /// Sends a command of a job.
     async fn job_command(&self, command: &Cmd) -> Result<Value, HotError> {
         let mut connection = self.0.jobs.clone();
-        bounded(&self.0.options, 10, async {
+        self.bounded(10, async {
             Ok(checked(connection.send_packed_command(command).await)?)
         })
         .await
@@ -205,12 +223,15 @@ async fn connect(
 /// The client bounds waiting for a reply and for a connection one by one; this bounds both together.
 async fn bounded<T>(
     options: &HotOptions,
+    trouble: &Trouble,
     times: u32,
     call: impl Future<Output = Result<T, HotError>>,
 ) -> Result<T, HotError> {
     let limit = options.response_timeout * times + options.connect_timeout;
-    match tokio::time::timeout(limit, call).await {
+    let result = match tokio::time::timeout(limit, call).await {
         Ok(result) => result,
         Err(_) => Err(HotError::Unknown(None)),
-    }
+    };
+    trouble.look(&result);
+    result
 }

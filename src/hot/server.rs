@@ -2,7 +2,8 @@
 
 use redis::Value;
 
-use super::{Hot, HotError};
+use super::scripts::checked;
+use super::{Hot, HotError, keys};
 
 /// What `INFO` says of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -15,32 +16,77 @@ pub struct ServerInfo {
     pub role: String,
 }
 
+/// Whether a server that answers takes writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writes {
+    /// It does.
+    Taken,
+    /// It does not, for this reason.
+    Refused(&'static str),
+}
+
+/// Life of the key that a probe writes.
+const PROBE_MS: u64 = 1000;
+
 impl Hot {
     /// Asks the server what it is.
     pub async fn server_info(&self) -> Result<ServerInfo, HotError> {
-        let text = match self.job_command(&redis::cmd("INFO")).await? {
-            Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Value::VerbatimString { text, .. } => text,
-            other => return Err(super::reply::unexpected(&other)),
-        };
-        let field = |name: &str| {
-            text.lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-                .unwrap_or("")
-                .trim()
-                .to_owned()
-        };
+        let text = self.info(&redis::cmd("INFO")).await?;
         Ok(ServerInfo {
-            version: field("redis_version"),
-            eviction_policy: field("maxmemory_policy"),
-            role: field("role"),
+            version: field(&text, "redis_version"),
+            eviction_policy: field(&text, "maxmemory_policy"),
+            role: field(&text, "role"),
         })
     }
 
-    /// Asks for a sign of life.
-    pub async fn ping(&self) -> Result<(), HotError> {
-        self.job_command(&redis::cmd("PING")).await.map(drop)
+    /// Which run of the server this is: each start has another id.
+    pub async fn run_id(&self) -> Result<String, HotError> {
+        let mut command = redis::cmd("INFO");
+        command.arg("server");
+        Ok(field(&self.info(&command).await?, "run_id"))
     }
+
+    async fn info(&self, command: &redis::Cmd) -> Result<String, HotError> {
+        match self.job_command(command).await? {
+            Value::BulkString(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Value::VerbatimString { text, .. } => Ok(text),
+            other => Err(super::reply::unexpected(&other)),
+        }
+    }
+
+    /// Tries a write, for nothing that INFO says tells all reasons to refuse one; an error if there is no answer.
+    pub async fn writes(&self) -> Result<Writes, HotError> {
+        let mut command = redis::cmd("SET");
+        command
+            .arg(keys::probe(&self.0.options.prefix))
+            .arg("")
+            .arg("PX")
+            .arg(PROBE_MS);
+        // By the connection of requests: the other one may be busy with a long reply.
+        let mut connection = self.0.requests.clone();
+        let set = self.bounded(1, async {
+            Ok(checked(connection.send_packed_command(&command).await)?)
+        });
+        match set.await {
+            Ok(_) => Ok(Writes::Taken),
+            Err(HotError::Full) => Ok(Writes::Refused("redis has no memory left")),
+            Err(HotError::Refused(error)) => match error.code() {
+                Some("MISCONF") => Ok(Writes::Refused("redis cannot write to its disk")),
+                Some("READONLY") => Ok(Writes::Refused("redis is a read-only replica")),
+                Some("NOREPLICAS") => Ok(Writes::Refused("redis has too few replicas")),
+                _ => Err(HotError::Refused(error)),
+            },
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn field(info: &str, name: &str) -> String {
+    info.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        .unwrap_or("")
+        .trim()
+        .to_owned()
 }
 
 impl ServerInfo {

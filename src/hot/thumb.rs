@@ -8,7 +8,7 @@ use redis::aio::ConnectionManager;
 use super::keys::Keys;
 use super::reply::Reply;
 use super::scripts::{THUMB, UNTHUMB};
-use super::{Hot, HotError, HotOptions, Moment, bounded};
+use super::{Hot, HotError, HotOptions, Moment, Trouble, bounded};
 use crate::domain::{Target, UserId};
 use crate::limits::MOVED_RETRIES_MAX;
 
@@ -73,12 +73,18 @@ struct LineInner {
     slices: String,
     layout: String,
     connection: ConnectionManager,
+    trouble: Arc<Trouble>,
     /// The slice that was open last; the script says when it no longer is.
     open: AtomicU64,
 }
 
 impl Line {
-    pub(super) fn new(options: &HotOptions, keys: Keys, connection: ConnectionManager) -> Self {
+    pub(super) fn new(
+        options: &HotOptions,
+        keys: Keys,
+        connection: ConnectionManager,
+        trouble: Arc<Trouble>,
+    ) -> Self {
         Self(Arc::new(LineInner {
             options: options.clone(),
             meta: keys.meta(),
@@ -86,6 +92,7 @@ impl Line {
             layout: options.layout(),
             keys,
             connection,
+            trouble,
             open: AtomicU64::new(0),
         }))
     }
@@ -122,7 +129,8 @@ impl Line {
                     )),
                 };
             }
-            let value = bounded(&line.options, 1, script.send(&line.connection, &call)).await?;
+            let sent = script.send(&line.connection, &call);
+            let value = bounded(&line.options, &line.trouble, 1, sent).await?;
             let mut reply = Reply::new(value)?;
             match reply.int()? {
                 0 => return answers(reply, operations.len()),

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::answer;
 use super::problem::Problem;
@@ -23,6 +24,9 @@ pub(super) struct Likes<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     changed: Option<bool>,
     count: Option<i64>,
+    /// Whether MySQL has it; only for who asked to wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durable: Option<bool>,
 }
 
 impl<'a> Likes<'a> {
@@ -33,6 +37,7 @@ impl<'a> Likes<'a> {
             liked: seen.liked,
             changed: None,
             count: seen.count,
+            durable: None,
         }
     }
 }
@@ -51,23 +56,44 @@ pub(super) async fn delete(
 /// A client that hangs up ends this future; an operation of the service is whole or not at all by itself.
 async fn write(
     State(shared): State<Arc<Shared>>,
-    Writer { user, target }: Writer,
+    writer: Writer,
     action: Action,
 ) -> Result<Response, Problem> {
+    let begun = Instant::now();
+    let Writer {
+        user,
+        target,
+        durable,
+    } = writer;
     let operation = Operation {
         user,
         target: target.clone(),
         action,
     };
-    let outcome = shared.service.thumb(operation).await?;
+    let outcome = shared.service.thumb(operation.clone()).await?;
+    let durable = match durable {
+        None => None,
+        Some(wait) => {
+            // A tenth of the time is left for the answer, however long the like itself took.
+            let end = Instant::now() + wait;
+            let end = end.min(begun + shared.request_timeout * 9 / 10);
+            Some(shared.jobs.durable(&operation, end).await)
+        }
+    };
+    // Accepted all the same, and on its way.
+    let status = match durable {
+        Some(false) => StatusCode::ACCEPTED,
+        _ => StatusCode::OK,
+    };
     let body = Likes {
         kind: target.kind(),
         id: target.id(),
         liked: Some(action.thumbed()),
         changed: Some(outcome.changed),
         count: outcome.count,
+        durable,
     };
-    Ok(answer::json(StatusCode::OK, &body))
+    Ok(answer::json(status, &body))
 }
 
 pub(super) async fn get(

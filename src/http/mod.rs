@@ -5,6 +5,7 @@ mod answer;
 mod auth;
 mod batch;
 mod body;
+mod durability;
 mod fields;
 mod front;
 mod likes;
@@ -17,6 +18,7 @@ mod state;
 mod subject;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -61,6 +63,7 @@ pub fn front(
         keys: Keys::new(settings),
         kinds: settings.kinds.clone(),
         body_bytes_max: settings.body_bytes_max,
+        request_timeout: Duration::from_millis(settings.request_timeout_ms),
         batches: Default::default(),
     });
     let limit = DefaultBodyLimit::max(settings.body_bytes_max);

@@ -80,6 +80,12 @@ impl Problem {
         self
     }
 
+    /// Names the limit that was not kept.
+    pub(super) fn limited(mut self, limit: usize) -> Self {
+        self.more().limit = Some(limit);
+        self
+    }
+
     /// Says in which item of a list the field stands that is wrong.
     pub(super) fn within(mut self, list: &str, at: usize) -> Self {
         let more = self.more();
@@ -259,6 +265,10 @@ impl From<ServiceError> for Problem {
             ServiceError::Busy { .. } => (
                 "Too busy",
                 "nothing was changed; too much is under way at once",
+            ),
+            ServiceError::BacklogFull { .. } => (
+                "Too much waits for the database",
+                "nothing was changed; the database has not kept up, likes are accepted again when it has",
             ),
             ServiceError::Recovering { .. } => (
                 "Recovering",

@@ -6,11 +6,13 @@ use axum::response::{IntoResponse, Response};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
 use super::answer;
 use super::auth::Keys;
 use crate::config::Kinds;
+use crate::hot::Writes;
 use crate::jobs::Jobs;
 use crate::service::Service;
 
@@ -22,6 +24,7 @@ pub(super) struct Shared {
     pub(super) keys: Keys,
     pub(super) kinds: Kinds,
     pub(super) body_bytes_max: usize,
+    pub(super) request_timeout: Duration,
     /// Batches under way: they outlive a client that hangs up.
     pub(super) batches: TaskTracker,
 }
@@ -41,6 +44,14 @@ struct Ready {
     status: &'static str,
     redis: Dependency,
     database: Dependency,
+    flush: Flush,
+}
+
+#[derive(Serialize)]
+struct Flush {
+    #[serde(flatten)]
+    health: Dependency,
+    lag_ms: u64,
 }
 
 #[derive(Serialize)]
@@ -59,21 +70,34 @@ impl From<Result<(), String>> for Dependency {
     }
 }
 
-/// `GET /readyz`: 503 without Redis. Without the database likes of resident users go on, so taking every
-/// instance out of rotation would turn a partial outage into a whole one: that is 200 and `degraded`.
+/// `GET /readyz`: 503 if Redis does not answer. If it takes no writes reads go on, without the database likes of resident users
+/// go on, and a flush that fails costs nothing yet: taking every instance out of rotation would turn a partial outage into a whole
+/// one. That is 200 and `degraded`.
 pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let health = shared.service.health().await;
-    let redis = Dependency::from(health.redis);
+    let answers = health.redis.is_ok();
+    let redis = Dependency::from(health.redis.and_then(|writes| match writes {
+        Writes::Taken => Ok(()),
+        Writes::Refused(reason) => Err(reason.to_owned()),
+    }));
     let database = Dependency::from(health.database);
-    let (status, word) = match (redis.ok, database.ok) {
-        (true, true) => (StatusCode::OK, "ready"),
-        (true, false) => (StatusCode::OK, "degraded"),
-        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+    let (lag_ms, problem) = shared.jobs.flush_health();
+    let flush = Flush {
+        health: Dependency::from(problem.map_or(Ok(()), Err)),
+        lag_ms,
+    };
+    let (status, word) = if !answers {
+        (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
+    } else if redis.ok && database.ok && flush.health.ok {
+        (StatusCode::OK, "ready")
+    } else {
+        (StatusCode::OK, "degraded")
     };
     let body = Ready {
         status: word,
         redis,
         database,
+        flush,
     };
     answer::json(status, &body)
 }

@@ -1,11 +1,13 @@
 //! Who and what a request is about: the user from the header, the target from the path.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 
+use super::durability;
 use super::problem::Problem;
 use super::state::Shared;
 use crate::config::Kinds;
@@ -17,6 +19,8 @@ const USER: &str = "x-user-id";
 pub(super) struct Writer {
     pub(super) user: UserId,
     pub(super) target: Target,
+    /// How long the caller waits for MySQL, if at all.
+    pub(super) durable: Option<Duration>,
 }
 
 /// The user, if one is named, and the target of a read.
@@ -35,7 +39,13 @@ impl FromRequestParts<Arc<Shared>> for Writer {
         shared.keys.check_service(&parts.headers)?;
         let user = user(&parts.headers)?.ok_or_else(Problem::user_missing)?;
         let target = path_target(parts, &shared.kinds).await?;
-        Ok(Self { user, target })
+        let wait_max = durability::wait_max(shared.request_timeout);
+        let durable = durability::wait(parts.uri.query(), wait_max)?;
+        Ok(Self {
+            user,
+            target,
+            durable,
+        })
     }
 }
 

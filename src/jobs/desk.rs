@@ -10,7 +10,7 @@ use super::{JobError, LastRun};
 use crate::flush::{CompensationReport, FlushReport};
 
 /// Requests that wait for one run at most; more are told to come again.
-const WAITERS_MAX: usize = 1000;
+const WAITERS_MAX: usize = 10_000;
 
 pub(super) type Waiter<R> = oneshot::Sender<Result<R, JobError>>;
 type Answer<R> = oneshot::Receiver<Result<R, JobError>>;

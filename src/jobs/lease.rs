@@ -8,6 +8,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::JobError;
 use crate::hot::{Hot, HotError};
 use crate::steps;
+use crate::telemetry::names;
 
 /// All jobs share one lease, because each of them flushes.
 const JOB: &str = "flush";
@@ -63,7 +64,11 @@ async fn watch(hot: Hot, owner: String, life: Duration) {
         tokio::time::sleep(life / 3).await;
         match hot.lease(JOB, &owner, life).await {
             Ok(true) => {}
-            Ok(false) => tracing::warn!("the lease lapsed and another instance has it"),
+            Ok(false) => {
+                metrics::counter!(names::LEASES_LOST).increment(1);
+                tracing::warn!("the lease lapsed and another instance has it");
+                return;
+            }
             Err(error) => tracing::debug!(%error, "the lease was not renewed"),
         }
     }

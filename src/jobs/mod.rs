@@ -7,8 +7,10 @@ mod desk;
 mod error;
 mod lag;
 mod lease;
+mod plan;
 mod runner;
 mod schedule;
+mod watch;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,16 +18,22 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_cron_scheduler::JobScheduler;
 use tokio_util::task::AbortOnDropHandle;
 
 use desk::Desk;
 pub use error::JobError;
+use lag::Lag;
 pub use lease::Lease;
 use runner::Runner;
+pub use schedule::Clock;
 
 use crate::config::Settings;
-use crate::flush::{CompensationReport, FlushReport, Flusher, SliceInfo};
+use crate::domain::Operation;
+use crate::flush::{CompensationReport, FlushReport, Flusher, SealedLengths, SliceInfo};
+use crate::ledger::Ledger;
+use crate::limits::{DURABLE_PAUSE, FLUSH_LAG_MAX};
 use crate::service::Service;
 
 /// A handle on the jobs of this process.
@@ -37,7 +45,11 @@ struct Inner {
     desk: Arc<Desk>,
     runner: Mutex<Option<JoinHandle<()>>>,
     scheduler: tokio::sync::Mutex<JobScheduler>,
-    _lag: AbortOnDropHandle<()>,
+    ledger: Ledger,
+    lag: Arc<Lag>,
+    lag_max: Duration,
+    _measure: AbortOnDropHandle<()>,
+    _watch: AbortOnDropHandle<()>,
 }
 
 /// How a job's last run ended.
@@ -69,19 +81,34 @@ pub struct JobsStatus {
 impl Jobs {
     /// Starts the task and the schedules.
     pub async fn start(settings: &Settings, service: &Service) -> anyhow::Result<Self> {
+        Self::start_by(settings, service, Arc::new(Utc::now)).await
+    }
+
+    /// The same, with the compensator planned by another clock than the machine's.
+    pub async fn start_by(
+        settings: &Settings,
+        service: &Service,
+        clock: Clock,
+    ) -> anyhow::Result<Self> {
         let flusher = Flusher::new(service.hot().clone(), service.ledger().clone(), settings);
         let desk = Arc::new(Desk::default());
+        let lag = Arc::new(Lag::default());
         let lease_ttl = Duration::from_millis(settings.lease_ttl_ms);
         let runner = Runner::new(
             flusher.clone(),
             service.clone(),
-            Arc::clone(&desk),
+            (Arc::clone(&desk), Arc::clone(&lag)),
             lease_ttl,
         );
-        let scheduler = schedule::start(settings, &desk).await?;
-        let lag = AbortOnDropHandle::new(tokio::spawn(lag::measure(flusher.clone())));
+        let scheduler = schedule::start(settings, &desk, clock).await?;
+        let measure = Arc::clone(&lag).measure(flusher.clone(), service.clone());
+        let watch = watch::watch(service.clone(), Arc::clone(&desk));
         Ok(Self(Arc::new(Inner {
-            _lag: lag,
+            _measure: AbortOnDropHandle::new(tokio::spawn(measure)),
+            _watch: AbortOnDropHandle::new(tokio::spawn(watch)),
+            ledger: service.ledger().clone(),
+            lag_max: FLUSH_LAG_MAX.max(Duration::from_secs(3 * settings.slice_seconds + 10)),
+            lag,
             flusher,
             desk,
             runner: Mutex::new(Some(tokio::spawn(runner.run()))),
@@ -95,6 +122,55 @@ impl Jobs {
         answer.await.unwrap_or(Err(JobError::Died))
     }
 
+    /// Waits until MySQL has an operation that was accepted, at most until `end`. False: it will have it later, or has refused it.
+    pub async fn durable(&self, operation: &Operation, end: Instant) -> bool {
+        let wait = async {
+            loop {
+                // Whoever asks before the same seal is served by the same run.
+                match self.flush_now().await {
+                    Ok(report) if report.partitions_skipped == 0 => {
+                        return report.quarantined == 0 || self.has(operation).await;
+                    }
+                    Err(JobError::Stopping) => return false,
+                    _ => tokio::time::sleep(DURABLE_PAUSE).await,
+                }
+            }
+        };
+        tokio::time::timeout_at(end, wait).await.unwrap_or(false)
+    }
+
+    /// Whether the row says what the operation wanted.
+    async fn has(&self, operation: &Operation) -> bool {
+        let pair = (operation.user.clone(), operation.target.clone());
+        let thumbed = operation.action.thumbed();
+        match self.0.ledger.states(&[pair]).await {
+            Ok(rows) => rows
+                .first()
+                .is_some_and(|row| row.is_some_and(|(now, _)| now) == thumbed),
+            Err(_) => false,
+        }
+    }
+
+    /// How long the oldest operation has waited for MySQL, in ms, and what is wrong with the flush, in general words.
+    pub fn flush_health(&self) -> (u64, Option<String>) {
+        let lag_ms = self.0.lag.lag_ms();
+        let failed = self
+            .0
+            .desk
+            .last_runs()
+            .0
+            .is_some_and(|last| last.error.is_some());
+        let problem = if lag_ms > self.0.lag_max.as_millis() as u64 {
+            Some(format!(
+                "likes have waited for the database for {} s",
+                lag_ms / 1000
+            ))
+        } else {
+            failed.then(|| "the last flush failed, the log has the reason".to_owned())
+        };
+        (lag_ms, problem)
+    }
+
     /// The same, with a search for slices that were missed and a comparison of counts with rows.
     pub async fn compensate_now(&self) -> Result<CompensationReport, JobError> {
         let answer = self.0.desk.ask_compensation()?;
@@ -103,7 +179,11 @@ impl Jobs {
 
     /// How the jobs stand.
     pub async fn status(&self) -> Result<JobsStatus, JobError> {
-        let standing = self.0.flusher.standing().await?;
+        let standing = self
+            .0
+            .flusher
+            .standing(&mut SealedLengths::default())
+            .await?;
         let (last_flush, last_compensation) = self.0.desk.last_runs();
         Ok(JobsStatus {
             slices: standing.slices,

@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 
 use super::desk::{Desk, Waiter, Work};
+use super::lag::Lag;
 use super::lease::Lease;
 use super::{JobError, LastRun};
 use crate::flush::{FlushError, FlushReport, Flusher, Upto};
+use crate::ledger::JobEnd;
+use crate::limits::{JOB_RUNS_KEPT, SEAL_PAUSE};
 use crate::service::{Service, new_generation};
 use crate::telemetry::names;
 
@@ -25,8 +28,11 @@ pub(super) struct Runner {
     flusher: Flusher,
     service: Service,
     desk: Arc<Desk>,
+    lag: Arc<Lag>,
     lease_ttl: Duration,
     owner: String,
+    /// When somebody was last served on demand.
+    served_at: Option<Instant>,
     /// Per job what it failed of last.
     failing: HashMap<&'static str, String>,
 }
@@ -35,15 +41,17 @@ impl Runner {
     pub(super) fn new(
         flusher: Flusher,
         service: Service,
-        desk: Arc<Desk>,
+        (desk, lag): (Arc<Desk>, Arc<Lag>),
         lease_ttl: Duration,
     ) -> Self {
         Self {
             flusher,
             service,
             desk,
+            lag,
             lease_ttl,
             owner: new_generation(),
+            served_at: None,
             failing: HashMap::new(),
         }
     }
@@ -76,6 +84,7 @@ impl Runner {
     }
 
     async fn flush(&mut self) {
+        self.pace().await;
         let started = Instant::now();
         let served = Served::default();
         let result = match self.lease().await {
@@ -104,6 +113,7 @@ impl Runner {
         }
         self.note_outcome("flush", result.as_ref().map(drop), started);
         self.desk.note_flush(last_run(&result));
+        self.lag.measure_now();
         for waiter in waiters {
             let _ = waiter.send(result.clone());
         }
@@ -119,7 +129,9 @@ impl Runner {
             return; // Another instance does this planned run.
         }
         let served = Served::default();
-        let result = match self.lease_wait().await {
+        let lease = self.lease_wait().await;
+        let waited = started.elapsed();
+        let result = match lease {
             Err(error) => Err(error),
             Ok(lease) => {
                 let (flusher, desk, waiters) =
@@ -156,15 +168,38 @@ impl Runner {
                 Ok(report) => ("done", serde_json::to_string(report).unwrap_or_default()),
                 Err(error) => ("failed", error.to_string()),
             };
-            if let Err(error) = ledger.job_end(id, outcome, &detail).await {
+            let end = JobEnd {
+                outcome,
+                detail: &detail,
+                waited,
+                held: started.elapsed().saturating_sub(waited),
+            };
+            let kept = Utc::now() - JOB_RUNS_KEPT;
+            let noted = match ledger.job_end(id, end).await {
+                Ok(()) => ledger.job_prune(COMPENSATE, kept).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = noted {
                 tracing::warn!(%error, "the compensator's run was not noted");
             }
         }
         self.note_outcome(COMPENSATE, result.as_ref().map(drop), started);
         self.desk.note_compensation(last_run(&result));
+        self.lag.measure_now();
         for waiter in waiters {
             let _ = waiter.send(result.clone());
         }
+    }
+
+    /// Whoever asks shortly behind a run that somebody asked for waits a little, and others join.
+    async fn pace(&mut self) {
+        if !self.desk.is_asked() {
+            return;
+        }
+        if let Some(served_at) = self.served_at {
+            tokio::time::sleep(SEAL_PAUSE.saturating_sub(served_at.elapsed())).await;
+        }
+        self.served_at = Some(Instant::now());
     }
 
     /// The lease; `None` if a scheduled run is left to the instance that has it.

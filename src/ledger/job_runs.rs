@@ -1,15 +1,32 @@
-//! Runs of scheduled jobs: each planned run is entered once, whoever tries.
+//! Runs of the compensator: each is entered once, whoever tries. Runs of the flush are not entered: there is one every few
+//! seconds, and the metrics count them.
+
+use std::time::Duration;
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use sqlx::Row;
 
 use super::{Ledger, LedgerError};
+use crate::limits::JOB_RUNS_PER_PRUNE;
 
 /// Bytes of a detail that are kept.
 const DETAIL_BYTES_MAX: usize = 8192;
 
+/// How a run ended.
+#[derive(Debug, Clone)]
+pub struct JobEnd<'a> {
+    /// `done` or `failed`.
+    pub outcome: &'a str,
+    /// What it did, or why it failed.
+    pub detail: &'a str,
+    /// How long it waited for the lease.
+    pub waited: Duration,
+    /// How long it held it.
+    pub held: Duration,
+}
+
 impl Ledger {
-    /// Enters a planned run. `None`: it has been entered already, by this or another instance.
+    /// Enters a run by the time it was planned or asked for. `None`: it has been entered already, by this or another instance.
     pub async fn job_begin(
         &self,
         job: &str,
@@ -36,17 +53,20 @@ impl Ledger {
         Ok(row.map(|row| row.try_get(0)).transpose()?)
     }
 
-    /// Notes how a run ended: `done` or `failed`.
-    pub async fn job_end(&self, id: u64, outcome: &str, detail: &str) -> Result<(), LedgerError> {
-        let mut end = detail.len().min(DETAIL_BYTES_MAX);
-        while !detail.is_char_boundary(end) {
-            end -= 1;
+    /// Notes how a run ended.
+    pub async fn job_end(&self, id: u64, end: JobEnd<'_>) -> Result<(), LedgerError> {
+        let mut cut = end.detail.len().min(DETAIL_BYTES_MAX);
+        while !end.detail.is_char_boundary(cut) {
+            cut -= 1;
         }
         let note = sqlx::query(
-            "UPDATE job_run SET finished_at = UTC_TIMESTAMP(6), outcome = ?, detail = ? WHERE job_run_id = ?",
+            "UPDATE job_run SET finished_at = UTC_TIMESTAMP(6), outcome = ?, detail = ?, waited_ms = ?, held_ms = ? \
+             WHERE job_run_id = ?",
         )
-        .bind(outcome.to_owned())
-        .bind(detail[..end].to_owned())
+        .bind(end.outcome.to_owned())
+        .bind(end.detail[..cut].to_owned())
+        .bind(millis(end.waited))
+        .bind(millis(end.held))
         .bind(id);
         self.session().await?.execute(note).await?;
         Ok(())
@@ -62,4 +82,20 @@ impl Ledger {
         let planned: Option<NaiveDateTime> = row.map(|row| row.try_get(0)).transpose()?;
         Ok(planned.map(|planned| planned.and_utc()))
     }
+
+    /// Removes runs that were planned before a time; many are removed bit by bit, each time somebody calls.
+    pub async fn job_prune(&self, job: &str, before: DateTime<Utc>) -> Result<(), LedgerError> {
+        let prune = sqlx::query(
+            "DELETE FROM job_run WHERE job = ? AND planned_at < ? ORDER BY planned_at LIMIT ?",
+        )
+        .bind(job.to_owned())
+        .bind(before.naive_utc())
+        .bind(JOB_RUNS_PER_PRUNE);
+        self.session().await?.execute(prune).await?;
+        Ok(())
+    }
+}
+
+fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }

@@ -32,6 +32,7 @@ pub use apply::{Applied, Chunk};
 pub use audit::{Audit, CountDifference};
 pub use cold::UserThumbs;
 pub use error::LedgerError;
+pub use job_runs::JobEnd;
 pub use layout::LayoutLock;
 pub use pages::{CountCursor, CountRow, Page, ThumbCursor, ThumbRow};
 pub use quarantine::{QuarantineRow, Quarantined, Subject};

@@ -15,6 +15,12 @@ impl Service {
     /// Likes and unlikes, answered in the order given. Operations of one user on one target keep their order; one that fails
     /// does not spoil the others. Counts are not read.
     pub async fn batch(&self, operations: Vec<Operation>) -> Vec<Result<Outcome, ServiceError>> {
+        if let Err(error) = self.check_backlog() {
+            for operation in &operations {
+                count_outcome(operation.action, Err(&error));
+            }
+            return vec![Err(error); operations.len()];
+        }
         let mut results: Vec<Option<Result<Outcome, ServiceError>>> = vec![None; operations.len()];
         // What is later on the same pair and wants something else goes in a later round, in which the earlier one is settled.
         let mut last: HashMap<(&UserId, &Target), (usize, Action)> = HashMap::new();
@@ -178,6 +184,7 @@ fn stop(error: &ServiceError) -> Option<ServiceError> {
         ServiceError::DatabaseUnavailable { .. }
         | ServiceError::Recovering { .. }
         | ServiceError::RedisUnavailable { .. }
+        | ServiceError::BacklogFull { .. }
         | ServiceError::RedisFull { .. } => Some(error.clone()),
         ServiceError::OutcomeUnknown { .. } => Some(not_sent(error)),
         ServiceError::Busy { .. } | ServiceError::Internal(_) => None,

@@ -14,6 +14,12 @@ pub enum ServiceError {
         /// When to come again.
         retry_after: Duration,
     },
+    /// Redis holds as much that the database does not have as it may: nothing was done.
+    #[error("too much waits for the database")]
+    BacklogFull {
+        /// When to come again.
+        retry_after: Duration,
+    },
     /// What was unflushed when Redis was found damaged has not landed yet.
     #[error("recovering")]
     Recovering {
@@ -57,6 +63,12 @@ impl ServiceError {
         }
     }
 
+    pub(crate) fn backlog_full() -> Self {
+        Self::BacklogFull {
+            retry_after: jittered(),
+        }
+    }
+
     pub(crate) fn recovering() -> Self {
         Self::Recovering {
             retry_after: jittered(),
@@ -75,6 +87,7 @@ impl ServiceError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Busy { retry_after }
+            | Self::BacklogFull { retry_after }
             | Self::Recovering { retry_after }
             | Self::OutcomeUnknown { retry_after }
             | Self::RedisUnavailable { retry_after }
@@ -88,6 +101,7 @@ impl ServiceError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Busy { .. } => "busy",
+            Self::BacklogFull { .. } => "backlog_full",
             Self::Recovering { .. } => "recovering",
             Self::OutcomeUnknown { .. } => "outcome_unknown",
             Self::RedisUnavailable { .. } => "redis_unavailable",

@@ -7,7 +7,7 @@ use std::time::Instant;
 use futures_util::future::join_all;
 
 use super::cold::{Cold, ColdKey};
-use super::{Service, ServiceError, recover};
+use super::{Service, ServiceError};
 use crate::domain::{Target, UserId};
 use crate::hot::{Looked, State};
 use crate::limits::{COLD_ROUNDS_MAX, RECOVERING_POLL, RECOVERING_WAIT_MAX, RENEW_EVERY};
@@ -127,8 +127,7 @@ impl Service {
             for (partition, looked) in looked {
                 match looked.map_err(|error| ServiceError::from(error).known())? {
                     Looked::Uninitialised => {
-                        let checked = recover::check(&self.0.hot, &self.0.ledger, partition);
-                        checked.await.map_err(ServiceError::known)?;
+                        self.check(partition).await.map_err(ServiceError::known)?;
                         left.push(partition);
                     }
                     Looked::Found {

@@ -8,10 +8,11 @@ mod recover;
 mod thumb;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tokio::sync::Notify;
 
 use cold::{Bounds, Loader};
 pub use error::ServiceError;
@@ -20,7 +21,7 @@ pub use recover::{check as recover_check, distrust, new_generation};
 pub use thumb::Outcome;
 
 use crate::config::Settings;
-use crate::hot::{Hot, HotError, HotOptions};
+use crate::hot::{Hot, HotError, HotOptions, Writes};
 use crate::ledger::{Layout, Ledger, LedgerOptions};
 
 /// The use cases on one Redis and one MySQL; clones share everything.
@@ -33,13 +34,18 @@ struct Inner {
     loader: Loader,
     resident_ttl_seconds: u64,
     lookups: AtomicU64,
+    /// Entries that MySQL does not have, by the last measure, and how many there may be.
+    backlog: AtomicU64,
+    backlog_max: u64,
+    /// A partition was reset.
+    recovered: Notify,
 }
 
 /// Whether the stores answer; texts name the problem without secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    /// Redis.
-    pub redis: Result<(), String>,
+    /// Redis, and whether it takes writes.
+    pub redis: Result<Writes, String>,
     /// MySQL or MariaDB.
     pub database: Result<(), String>,
 }
@@ -86,6 +92,9 @@ impl Service {
             ledger,
             resident_ttl_seconds: settings.resident_ttl_seconds,
             lookups: AtomicU64::new(0),
+            backlog: AtomicU64::new(0),
+            backlog_max: settings.backlog_entries_max,
+            recovered: Notify::new(),
         }))
     }
 
@@ -99,9 +108,36 @@ impl Service {
         &self.0.ledger
     }
 
+    /// Notes how many entries MySQL does not have.
+    pub fn backlog_note(&self, entries: u64) {
+        self.0.backlog.store(entries, Ordering::Relaxed);
+    }
+
+    /// Refuses operations while too much waits for MySQL. Measured now and then, so somewhat more than the limit may come in.
+    fn check_backlog(&self) -> Result<(), ServiceError> {
+        if self.0.backlog.load(Ordering::Relaxed) > self.0.backlog_max {
+            return Err(ServiceError::backlog_full());
+        }
+        Ok(())
+    }
+
+    /// Compares a partition with MySQL and resets it if it was damaged. True: it was.
+    pub async fn check(&self, partition: u16) -> Result<bool, ServiceError> {
+        let reset = recover::check(&self.0.hot, &self.0.ledger, partition).await?;
+        if reset {
+            self.0.recovered.notify_one();
+        }
+        Ok(reset)
+    }
+
+    /// Waits until a partition was reset: what it holds must land before what is cold there can be loaded. For one caller.
+    pub async fn recovered(&self) {
+        self.0.recovered.notified().await;
+    }
+
     /// Asks both stores for a sign of life.
     pub async fn health(&self) -> Health {
-        let (redis, database) = tokio::join!(self.0.hot.ping(), self.0.ledger.ping());
+        let (redis, database) = tokio::join!(self.0.hot.writes(), self.0.ledger.ping());
         Health {
             redis: redis.map_err(|error| error.to_string()),
             database: database.map_err(|error| error.to_string()),

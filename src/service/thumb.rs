@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::cold::{Cold, ColdKey};
-use super::{Service, ServiceError, recover};
+use super::{Service, ServiceError};
 use crate::domain::{Action, Operation, Target, UserId, Version, partition_of};
 use crate::hot::{Answer, Known, Moment, Thumb};
 use crate::ledger::LedgerError;
@@ -37,7 +37,10 @@ impl Service {
     /// Likes or unlikes. It is whole even if the caller hangs up: it happens or it does not.
     pub async fn thumb(&self, operation: Operation) -> Result<Outcome, ServiceError> {
         let partition = self.home(&operation.user);
-        let result = self.thumb_one(partition, &operation).await;
+        let result = match self.check_backlog() {
+            Ok(()) => self.thumb_one(partition, &operation).await,
+            Err(error) => Err(error),
+        };
         count_outcome(
             operation.action,
             result.as_ref().map(|(changed, _)| *changed),
@@ -103,8 +106,7 @@ impl Service {
                 steps::pause("thumb.recovering", RECOVERING_POLL).await;
             }
             Answer::Uninitialised => {
-                let checked = recover::check(&self.0.hot, &self.0.ledger, partition);
-                checked.await.map_err(ServiceError::known)?;
+                self.check(partition).await.map_err(ServiceError::known)?;
             }
         }
         Ok(Try::Again)

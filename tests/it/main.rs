@@ -5,10 +5,12 @@
 )]
 
 mod app;
+mod backlog;
 mod batch;
 mod chaos;
 mod crash;
 mod dev_servers;
+mod durable;
 mod flush;
 mod history;
 mod hot;
@@ -18,6 +20,7 @@ mod lost_replies;
 mod model;
 mod process;
 mod quarantine;
+mod reconnect;
 mod redis_faults;
 mod relayout;
 mod repair;

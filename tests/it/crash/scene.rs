@@ -6,6 +6,7 @@ use reqwest::{Method, RequestBuilder};
 use thumbd::config::{Secret, Settings};
 use thumbd::domain::SliceId;
 use thumbd::hot::Reset;
+use thumbd::ledger::JobEnd;
 use thumbd::service::{new_generation, recover_check};
 
 use crate::app::{ADMIN_TOKEN, send};
@@ -126,7 +127,13 @@ impl Stage {
             .ledger
             .job_begin("compensate", chrono::Utc::now(), "test");
         let run = run.await.unwrap().unwrap();
-        stand.ledger.job_end(run, "done", "").await.unwrap();
+        let end = JobEnd {
+            outcome: "done",
+            detail: "",
+            waited: std::time::Duration::ZERO,
+            held: std::time::Duration::ZERO,
+        };
+        stand.ledger.job_end(run, end).await.unwrap();
         for user in ["u1", "u2", "u3"] {
             self.accept(&stand, user, "blog:1", true).await;
         }
