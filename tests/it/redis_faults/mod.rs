@@ -114,6 +114,23 @@ async fn accepted(mut ask: impl AsyncFnMut() -> Answer) -> Answer {
     }
 }
 
+/// Makes a slice of likes of as many users on twenty targets. The first is liked as usual, the others are written into the slice
+/// as a script would: nobody is resident, so nobody may look before they have landed.
+async fn fill_slice(t: &Stand, entries: u64) {
+    t.like("u0", "blog:0").await.unwrap();
+    let live = t.peek(0).await.live[0];
+    let (slice, version) = (t.key(0, &format!("slice:{live}")), live.0 * 1000 + 1);
+    t.command::<()>(&["DEL", &t.key(0, "count:blog:0"), &t.user_key("u0")])
+        .await;
+    for from in (0..entries).step_by(5000) {
+        let mut words = vec!["HSET".to_owned(), slice.clone()];
+        for n in from..entries.min(from + 5000) {
+            words.extend([format!("u{n} blog:{}", n % 20), version.to_string()]);
+        }
+        command::<()>(&t.redis, &words).await;
+    }
+}
+
 async fn config(t: &Stand, name: &str, value: &str) {
     command::<()>(&t.redis, &["CONFIG", "SET", name, value]).await;
 }
