@@ -148,12 +148,11 @@ async fn agree(t: &Stand, users: &[impl AsRef<str>], targets: &[impl AsRef<str>]
     t.check().await;
     for of in targets {
         let of = of.as_ref();
-        let id = of.split_once(':').unwrap().1;
-        let rows = format!("SELECT COUNT(*) FROM thumb WHERE target_id = '{id}' AND thumbed = 1");
+        let here = of_target(of);
+        let rows = format!("SELECT COUNT(*) FROM thumb WHERE thumbed = 1 AND {here}");
         let rows = t.number(&rows).await;
-        let stored = format!(
-            "SELECT COALESCE(CAST(SUM(count) AS SIGNED), 0) FROM thumb_count WHERE target_id = '{id}'"
-        );
+        let stored =
+            format!("SELECT COALESCE(CAST(SUM(count) AS SIGNED), 0) FROM thumb_count WHERE {here}");
         assert_eq!(t.number(&stored).await, rows, "{of}");
         for user in users {
             let user = user.as_ref();
@@ -168,12 +167,16 @@ async fn agree(t: &Stand, users: &[impl AsRef<str>], targets: &[impl AsRef<str>]
     assert_eq!(t.verify().await.differences, []);
 }
 
+fn of_target(of: &str) -> String {
+    let (kind, id) = of.split_once(':').unwrap();
+    format!("target_id = '{id}' AND kind_id = (SELECT kind_id FROM kind WHERE name = '{kind}')")
+}
+
 /// Whether MySQL has a like.
 async fn liked_in_rows(t: &Stand, user: &str, of: &str) -> bool {
-    let id = of.split_once(':').unwrap().1;
-    let row = format!(
-        "SELECT COUNT(*) FROM thumb WHERE user_id = '{user}' AND target_id = '{id}' AND thumbed = 1"
-    );
+    let here = of_target(of);
+    let row =
+        format!("SELECT COUNT(*) FROM thumb WHERE user_id = '{user}' AND thumbed = 1 AND {here}");
     t.number(&row).await == 1
 }
 
