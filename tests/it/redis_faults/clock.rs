@@ -26,7 +26,7 @@ async fn versions_grow_whatever_the_stored_clock_says() {
     // Ahead of Redis's time is what a promoted server finds whose clock is behind.
     for by in [-60 * SECOND_US, 60 * SECOND_US, 600 * SECOND_US] {
         let own = Own::start(|_| {});
-        let t = own.stand(|_| {}).await;
+        let t = own.stand(|settings| settings.slice_seconds = 10).await;
         t.like("u1", "blog:1").await.unwrap();
         let set = shift(&t, by).await;
         let before = t.peek(0).await;
@@ -61,7 +61,7 @@ async fn versions_grow_whatever_the_stored_clock_says() {
 #[tokio::test]
 async fn a_seal_of_the_future_does_not_hold_up_the_flush() {
     let own = Own::start(|_| {});
-    let t = own.stand(|_| {}).await;
+    let t = own.stand(|settings| settings.slice_seconds = 10).await;
     let ahead = t.peek(0).await.time_ms + 600_000;
     set(&t, "sealed", ahead).await;
     t.like("u1", "blog:1").await.unwrap();
@@ -78,7 +78,7 @@ async fn a_seal_of_the_future_does_not_hold_up_the_flush() {
 #[tokio::test]
 async fn a_promoted_server_that_is_behind_goes_on_where_mysql_is() {
     let own = Own::start(|_| {});
-    let t = own.stand(|_| {}).await;
+    let t = own.stand(|settings| settings.slice_seconds = 10).await;
     t.like("u1", "blog:1").await.unwrap();
     t.flush().await;
     let (old, old_state) = (t.peek(0).await, t.ledger.flush_state().await.unwrap());

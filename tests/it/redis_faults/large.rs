@@ -38,7 +38,7 @@ fn show(what: &str, took: &Histogram<u64>) {
 async fn likes_go_on_while_a_large_slice_is_flushed() {
     let entries = if slow() { 1_000_000 } else { 50_000 };
     let own = Own::start(|_| {});
-    let t = own.stand(|settings| settings.slice_seconds = 3600).await;
+    let t = own.stand(|_| {}).await;
     fill_slice(&t, entries).await;
     let before = likes(&t, "before", |n| n < 1000).await;
     let flushing = AtomicBool::new(true);

@@ -68,6 +68,8 @@ async fn stand_on(redis_url: &str, change: impl FnOnce(&mut Settings)) -> Stand 
     let mut settings = Settings {
         redis_url: Some(Secret::new(redis_url)),
         redis_response_timeout_ms: 5000,
+        // No test outlives it, so that all is in one slice until a test seals.
+        slice_seconds: 3600,
         ..settings(1).await
     };
     change(&mut settings);

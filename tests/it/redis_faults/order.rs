@@ -1,19 +1,27 @@
 //! The last wish of a user wins, whatever slice it is in and whenever that lands; and a like is taken back once.
 
 use futures_util::future::join_all;
+use thumbd::config::Settings;
 use thumbd::domain::SliceId;
 use thumbd::flush::Upto;
 
-use super::agree;
+use super::{agree, stand_of};
 use crate::app::TestApp;
-use crate::stand::{Stand, outcome};
+use crate::stand::{Stand, outcome, settings};
 
-use super::stand_of;
+/// In one slice until it is sealed.
+async fn stand(partitions: u16) -> Stand {
+    Stand::on(Settings {
+        slice_seconds: 3600,
+        ..settings(partitions).await
+    })
+    .await
+}
 
 #[tokio::test]
 async fn like_unlike_like_within_a_slice_and_across_a_boundary() {
     for partitions in [1, 4] {
-        let t = Stand::start(partitions).await;
+        let t = stand(partitions).await;
         // In one slice each, ending either way.
         for (like, changed) in [(true, true), (false, true), (true, true), (true, false)] {
             let answer = if like {
@@ -53,7 +61,7 @@ async fn like_unlike_like_within_a_slice_and_across_a_boundary() {
 #[tokio::test]
 async fn an_older_slice_that_lands_last_changes_nothing_newer() {
     for partitions in [1, 4] {
-        let t = Stand::start(partitions).await;
+        let t = stand(partitions).await;
         let home = t.home("u1");
         t.like("u1", "blog:1").await.unwrap();
         t.like("u1", "blog:2").await.unwrap();

@@ -59,7 +59,7 @@ async fn reached(hot: Hot) {
 async fn a_slice_is_read_again_when_redis_restarts_between_two_pages() {
     const ENTRIES: u64 = 20_000;
     let own = Own::start(|options| options.aof = true);
-    let mut t = own.stand(|settings| settings.slice_seconds = 3600).await;
+    let mut t = own.stand(|_| {}).await;
     fill_slice(&t, ENTRIES).await;
     let (own, hot) = (Arc::new(AsyncMutex::new(own)), t.hot.clone());
     let restarted = own.clone();
@@ -93,7 +93,7 @@ async fn a_slice_is_read_again_when_redis_restarts_between_two_pages() {
 #[tokio::test(flavor = "multi_thread")]
 async fn fields_that_come_behind_the_cursor_are_noticed() {
     let own = Own::start(|_| {});
-    let t = own.stand(|settings| settings.slice_seconds = 3600).await;
+    let t = own.stand(|_| {}).await;
     fill_slice(&t, 5000).await;
     let live = t.peek(0).await.live[0];
     let (redis, slice) = (t.redis.clone(), t.key(0, &format!("slice:{live}")));
