@@ -3,10 +3,10 @@ local call, sub, byte, match, format = redis.call, string.sub, string.byte, stri
 local meta, slices, slice = KEYS[1], KEYS[2], KEYS[3]
 local open = ARGV[1]
 
-local m = call('HMGET', meta, 'clock', 'sealed', 'done', 'barrier', 'generation', 'partitions', 'floor')
+local m = call('HMGET', meta, 'clock', 'sealed', 'done', 'barrier', 'generation', 'layout', 'floor')
 local generation = m[5]
 if not generation then return {2} end
-if m[6] ~= ARGV[3] then return {3, tonumber(m[6])} end
+if m[6] ~= ARGV[3] then return {3, m[6] or ''} end
 
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]

@@ -1,14 +1,14 @@
 #!lua flags=no-writes
 -- Reads one user's states and one partition's part of the counts of 1 to N targets.
 -- KEYS 1 meta, 2 user (the meta key again if there is none); then the counts
--- ARGV 1 partitions, 2 '1' if there is a user; then the targets
--- Answers {0, generation, sealed, recovering (1 or 0), then per target a state and a count}, or {2}: uninitialised; {3, n}: n partitions
+-- ARGV 1 layout, 2 '1' if there is a user; then the targets
+-- Answers {0, generation, sealed, recovering (1 or 0), then per target a state and a count}, or {2}: uninitialised; {3, layout}: another one
 -- Recovering also if one of these keys was forgotten while it was dirty, and what made it so has not landed.
 -- States 1 thumbed, 0 not, 2 not held by a partial user, 3 cold, 4 no user. A cold count is nil.
-local m = redis.call('HMGET', KEYS[1], 'sealed', 'done', 'barrier', 'generation', 'partitions')
+local m = redis.call('HMGET', KEYS[1], 'sealed', 'done', 'barrier', 'generation', 'layout')
 local generation = m[4]
 if not generation then return {2} end
-if m[5] ~= ARGV[1] then return {3, tonumber(m[5])} end
+if m[5] ~= ARGV[1] then return {3, m[5] or ''} end
 
 local targets = #KEYS - 2
 local done = tonumber(m[2])

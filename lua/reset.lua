@@ -3,7 +3,7 @@
 -- Must be atomic: no request may see a part of it.
 -- KEYS 1 meta, 2 slices, 3 kept; then per kept slice its kept name and its live name
 -- ARGV 1 generation that the caller saw ('' for none), 2 new generation, 3 `last` and 4 `max_version` of flush_state,
---      5 `landed` of flush_state or '', 6 partitions, 7 number of live ids, these, the kept ids
+--      5 `landed` of flush_state or '', 6 layout, 7 number of live ids, these, the kept ids
 -- Answers 1 done; 0 the generation is another one already; -1 moved, the ids are not those listed
 local call = redis.call
 local m = call('HMGET', KEYS[1], 'generation', 'sealed', 'done', 'clock')
@@ -44,7 +44,7 @@ end
 if ARGV[5] ~= '' then done = math.max(done, math.min(tonumber(ARGV[5]), oldest - 1)) end
 local function text(n) return string.format('%.0f', n) end
 call('HSET', KEYS[1],
-  'generation', ARGV[2], 'partitions', ARGV[6], 'fence', '',
+  'generation', ARGV[2], 'layout', ARGV[6], 'fence', '',
   'sealed', text(math.max(tonumber(m[2] or '0'), tonumber(ARGV[3]), newest)),
   'clock', text(math.max(tonumber(m[4] or '0'), tonumber(ARGV[4]))),
   'done', text(done), 'barrier', text(newest))

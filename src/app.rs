@@ -13,6 +13,7 @@ use crate::http::{self, Drained, Server};
 use crate::jobs::Jobs;
 use crate::ledger::{Ledger, LedgerOptions};
 use crate::limits::METRICS_UPKEEP;
+use crate::relayout;
 use crate::service::Service;
 use crate::telemetry;
 
@@ -37,6 +38,7 @@ impl App {
         if settings.migrate_at_start {
             migrate(&settings).await?;
         }
+        relayout::ensure(&settings).await?;
         let service = Service::build(&settings).await?;
         let jobs = Jobs::start(&settings, &service).await?;
         let front = http::front(&settings, service.clone(), jobs.clone(), metrics.clone());

@@ -45,6 +45,9 @@ pub const PRUNE_ROWS_MAX: usize = 2000;
 /// Targets whose counts are mended in one transaction, which holds up the flush: a hot target takes a second.
 pub const REPAIR_TARGETS_MAX: usize = 64;
 
+/// How often a layout that is to end is flushed before the change is given up: more than once only if somebody still writes.
+pub const RETIRE_TRIES_MAX: usize = 3;
+
 /// Arms of one CASE: 250 were fastest, 5 000 cost 3.5 times as much per row.
 pub const CASE_ARMS_MAX: usize = 250;
 /// Rows of one multi-row INSERT into the staging table: more were no faster, and 256 with short ids fit into `STATEMENT_BYTES_MAX`.

@@ -21,7 +21,7 @@ pub use status::{SliceInfo, SliceState, Standing};
 use crate::config::Settings;
 use crate::domain::SliceId;
 use crate::hot::{Hot, HotError};
-use crate::ledger::{Ledger, LedgerError};
+use crate::ledger::{Layout, Ledger, LedgerError};
 use crate::service::ServiceError;
 
 /// How far a run seals.
@@ -94,6 +94,7 @@ pub enum FlushError {
 pub struct Flusher {
     hot: Hot,
     ledger: Ledger,
+    layout: Layout,
     bounds: Bounds,
     current: Arc<AtomicU64>,
 }
@@ -112,6 +113,11 @@ impl Flusher {
     pub fn new(hot: Hot, ledger: Ledger, settings: &Settings) -> Self {
         let thumbs_max = settings.resident_thumbs_max as usize;
         Self {
+            layout: Layout {
+                partitions: hot.partitions(),
+                slice_ms: hot.slice_ms(),
+                key_prefix: hot.prefix().to_owned(),
+            },
             hot,
             ledger,
             bounds: Bounds {

@@ -224,6 +224,7 @@ impl Flusher {
                     number: number as u32,
                     last_of_slice: number == last,
                     token: work.fence.clone(),
+                    layout: self.layout.clone(),
                     landed_seen: work.landed,
                     entries: entries.to_vec(),
                     unreadable: if number == 0 {

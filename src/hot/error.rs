@@ -23,13 +23,15 @@ pub enum HotError {
     /// Another slice was open each time: nothing was done.
     #[error("slices moved too often")]
     MovedTooOften,
-    /// The keys are laid out for another number of partitions.
-    #[error("the keys in redis are laid out for {found} partitions, not {wanted}")]
+    /// The keys are laid out for other settings.
+    #[error(
+        "the keys in redis are laid out as '{found}', the settings say '{wanted}' (partitions/slice length in ms; '' is retired)"
+    )]
     Layout {
         /// In Redis.
-        found: i64,
+        found: String,
         /// In the settings.
-        wanted: u16,
+        wanted: String,
     },
     /// A reply that no script of thumbd gives, or any other error of the server.
     #[error("redis answered something unexpected: {0}")]

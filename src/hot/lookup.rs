@@ -55,7 +55,7 @@ impl Hot {
         for target in targets {
             call.arg(keys.count(target));
         }
-        call.arg(self.partitions()).arg(u8::from(user.is_some()));
+        call.arg(self.layout()).arg(u8::from(user.is_some()));
         for target in targets {
             call.arg(target.as_str());
         }
@@ -65,8 +65,8 @@ impl Hot {
             2 => return Ok(Looked::Uninitialised),
             _ => {
                 return Err(HotError::Layout {
-                    found: reply.int()?,
-                    wanted: self.partitions(),
+                    found: reply.text()?,
+                    wanted: self.layout(),
                 });
             }
         }

@@ -70,6 +70,12 @@ pub struct HotOptions {
     pub queue_operations_max: usize,
 }
 
+impl HotOptions {
+    fn layout(&self) -> String {
+        format!("{}/{}", self.partitions, self.slice_ms)
+    }
+}
+
 /// A handle on Redis; clones share its connections.
 #[derive(Clone)]
 pub struct Hot(Arc<Inner>);
@@ -117,9 +123,19 @@ impl Hot {
         })))
     }
 
+    /// First part of all key names.
+    pub fn prefix(&self) -> &str {
+        &self.0.options.prefix
+    }
+
     /// Number of partitions.
     pub fn partitions(&self) -> u16 {
         self.0.options.partitions
+    }
+
+    /// What the settings make of the keys: programs that do not agree on it must not work on the same ones.
+    pub fn layout(&self) -> String {
+        self.0.options.layout()
     }
 
     /// Length of a slice in ms.

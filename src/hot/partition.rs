@@ -3,7 +3,7 @@
 use redis::Value;
 
 use super::reply::{Reply, int, unexpected};
-use super::scripts::{ADOPT, DROP, MARK, PEEK, RESET, SEAL, UNPIN};
+use super::scripts::{ADOPT, DROP, MARK, PEEK, RESET, RETIRE, SEAL, UNPIN};
 use super::{Generation, Hot, HotError};
 use crate::domain::{SliceId, Target, UserId, Version};
 use crate::limits::HSCAN_PAGE;
@@ -23,8 +23,8 @@ pub struct Peek {
     pub done: SliceId,
     /// Until `done` reaches it, nothing cold can be loaded.
     pub barrier: SliceId,
-    /// Number of partitions that the keys are laid out for; 0 if empty.
-    pub partitions: i64,
+    /// The layout of the keys; '' if there are none, or if they were retired.
+    pub layout: String,
     /// The token of the current flusher.
     pub fence: String,
     /// Live slices, oldest first.
@@ -101,7 +101,7 @@ impl Hot {
         let sealed = SliceId(reply.unsigned()?);
         let done = SliceId(reply.unsigned()?);
         let barrier = SliceId(reply.unsigned()?);
-        let partitions = reply.int()?;
+        let layout = reply.text()?;
         let fence = reply.text()?;
         let live = ids(&mut reply, true)?;
         let kept = ids(&mut reply, false)?;
@@ -112,7 +112,7 @@ impl Hot {
             sealed,
             done,
             barrier,
-            partitions,
+            layout,
             fence,
             live,
             kept,
@@ -260,11 +260,24 @@ impl Hot {
             Some(landed) => call.arg(landed.0),
             None => call.arg(""),
         };
-        call.arg(self.partitions()).arg(live.len());
+        call.arg(self.layout()).arg(live.len());
         for id in live.iter().chain(kept) {
             call.arg(id.0);
         }
         Ok(int(&self.job(&RESET, &call).await?)? == 1)
+    }
+
+    /// Ends a partition's life under its layout. False: there are live slices.
+    pub async fn retire(&self, partition: u16, kept_seconds: u64) -> Result<bool, HotError> {
+        let kept = self.peek(partition).await?.kept;
+        let keys = self.keys(partition);
+        let mut call = RETIRE.call(3 + kept.len());
+        call.arg(keys.meta()).arg(keys.slices()).arg(keys.kept());
+        for id in kept {
+            call.arg(keys.kept_slice(id));
+        }
+        call.arg(kept_seconds);
+        Ok(int(&self.job(&RETIRE, &call).await?)? == 1)
     }
 
     /// Lists a slice again that is there but not listed. False: not needed.

@@ -39,6 +39,7 @@ scripts! {
     ADOPT = "adopt.lua";
     UNDO = "undo.lua";
     FORGET = "forget.lua";
+    RETIRE = "retire.lua";
     LEASE = "lease.lua";
 }
 

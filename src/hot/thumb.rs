@@ -71,6 +71,7 @@ struct LineInner {
     keys: Keys,
     meta: String,
     slices: String,
+    layout: String,
     connection: ConnectionManager,
     /// The slice that was open last; the script says when it no longer is.
     open: AtomicU64,
@@ -82,6 +83,7 @@ impl Line {
             options: options.clone(),
             meta: keys.meta(),
             slices: keys.slices(),
+            layout: options.layout(),
             keys,
             connection,
             open: AtomicU64::new(0),
@@ -106,9 +108,7 @@ impl Line {
                 call.arg(line.keys.user(&operation.user))
                     .arg(line.keys.count(&operation.target));
             }
-            call.arg(open)
-                .arg(line.options.slice_ms)
-                .arg(line.options.partitions);
+            call.arg(open).arg(line.options.slice_ms).arg(&line.layout);
             for operation in operations {
                 call.arg(operation.user.as_str())
                     .arg(operation.target.as_str());
@@ -130,8 +130,8 @@ impl Line {
                 2 => return Ok(vec![Answer::Uninitialised; operations.len()]),
                 _ => {
                     return Err(HotError::Layout {
-                        found: reply.int()?,
-                        wanted: line.options.partitions,
+                        found: reply.text()?,
+                        wanted: line.layout.clone(),
                     });
                 }
             }

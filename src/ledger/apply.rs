@@ -9,7 +9,7 @@ use super::counts::Moves;
 use super::quarantine::{self, Quarantined};
 use super::session::Session;
 use super::stage::{self, StageRow};
-use super::{Ledger, LedgerError, kinds, refuse, state};
+use super::{Layout, Ledger, LedgerError, kinds, refuse, state};
 use crate::domain::{Entry, SliceId};
 use crate::limits::{REFUSED_ENTRIES_MAX, REFUSED_ROUNDS_MAX, TRANSACTION_TRIES_MAX};
 use crate::steps;
@@ -28,6 +28,8 @@ pub struct Chunk {
     pub last_of_slice: bool,
     /// The flusher's fence token, at most 32 characters.
     pub token: String,
+    /// The layout of the keys that it was read from.
+    pub layout: Layout,
     /// The newest slice that Redis saw land, over all partitions.
     pub landed_seen: SliceId,
     /// Entries, each with the partition it comes from.
@@ -292,7 +294,14 @@ fn check(
     rows: &[StageRow<'_>],
 ) -> Result<u16, LedgerError> {
     let partitions = match &state.layout {
-        Some(layout) => layout.partitions,
+        Some(layout) if *layout == chunk.layout => layout.partitions,
+        // Whoever was started with the old settings must not write beside those with the new ones.
+        Some(layout) => {
+            return Err(LedgerError::LayoutChanged {
+                stored: layout.clone(),
+                wanted: chunk.layout.clone(),
+            });
+        }
         None => return Err(LedgerError::LayoutMissing),
     };
     if state.landed < chunk.landed_seen {

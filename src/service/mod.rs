@@ -20,7 +20,7 @@ pub use recover::{check as recover_check, distrust, new_generation};
 pub use thumb::Outcome;
 
 use crate::config::Settings;
-use crate::hot::{Hot, HotOptions};
+use crate::hot::{Hot, HotError, HotOptions};
 use crate::ledger::{Layout, Ledger, LedgerOptions};
 
 /// The use cases on one Redis and one MySQL; clones share everything.
@@ -59,12 +59,12 @@ impl Service {
             .context("the database cannot be used with these settings")?;
         for partition in 0..settings.partitions {
             let seen = hot.peek(partition).await.context("redis")?;
-            anyhow::ensure!(
-                seen.generation.is_none() || seen.partitions == i64::from(settings.partitions),
-                "the keys in redis are laid out for {} partitions, the setting says {}",
-                seen.partitions,
-                settings.partitions
-            );
+            if seen.generation.is_some() && seen.layout.is_empty() {
+                relaid(&hot, &ledger, settings, partition).await?;
+            } else if seen.generation.is_some() && seen.layout != hot.layout() {
+                let (found, wanted) = (seen.layout, hot.layout());
+                return Err(HotError::Layout { found, wanted }.into());
+            }
             recover::check(&hot, &ledger, partition)
                 .await
                 .with_context(|| format!("partition {partition} cannot be initialised"))?;
@@ -107,6 +107,24 @@ impl Service {
             database: database.map_err(|error| error.to_string()),
         }
     }
+}
+
+/// Gives a retired partition a new life, unless the layout is just being changed to another one.
+async fn relaid(
+    hot: &Hot,
+    ledger: &Ledger,
+    settings: &Settings,
+    partition: u16,
+) -> anyhow::Result<()> {
+    let lock = ledger.layout_lock().await?;
+    ledger.adopt_layout(&layout(settings)).await?;
+    // Somebody who waited for the lock may come second.
+    if hot.peek(partition).await?.layout.is_empty() {
+        distrust(hot, ledger, partition).await?;
+        tracing::info!(partition, "partition begins under a new layout");
+    }
+    lock.release().await;
+    Ok(())
 }
 
 /// The layout that the settings ask for.

@@ -13,7 +13,7 @@ const USAGE: i32 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
-    /// Says so and never goes on.
+    /// Never goes on.
     Hold,
     Panic,
     Delay(Duration),
@@ -43,12 +43,10 @@ pub(super) async fn pass(name: &str) {
         if failpoint.passing.is_some_and(|only| only != passed) {
             continue;
         }
+        // Whoever listens may have gone.
+        let _ = writeln!(std::io::stderr(), "failpoint {name}");
         match failpoint.action {
-            Action::Hold => {
-                // Whoever listens may have gone.
-                let _ = writeln!(std::io::stderr(), "failpoint {name}");
-                std::future::pending::<()>().await;
-            }
+            Action::Hold => std::future::pending().await,
             Action::Panic => panic!("failpoint {name}"),
             Action::Delay(length) => tokio::time::sleep(length).await,
         }

@@ -52,9 +52,9 @@ impl Walk<'_> {
             report.partitions_empty += 1;
             return Ok(());
         };
-        let wanted = self.hot.partitions();
-        if peek.partitions != i64::from(wanted) {
-            let found = peek.partitions;
+        let wanted = self.hot.layout();
+        if peek.layout != wanted {
+            let found = peek.layout;
             return Err(HotError::Layout { found, wanted }.into());
         }
         let mut unflushed = Unflushed::read(self.hot, self.partition, &peek.live).await?;

@@ -1,5 +1,6 @@
 //! `thumbd repair`: what it mends, and what happens to whoever reads and likes meanwhile.
 
+use thumbd::flush::Upto;
 use thumbd::hot::{Answer, Known, Looked, State};
 use thumbd::repair::{self, Change};
 use thumbd::service::layout;
@@ -97,10 +98,10 @@ async fn what_is_wrong_in_redis_is_loaded_again() {
 
 #[tokio::test]
 async fn a_repair_that_died_before_redis_was_told_makes_everything_cold() {
-    for (partitions, point) in [
-        (1, "repair.counted"),
-        (4, "repair.counted"),
-        (4, "repair.forgotten"),
+    for (partitions, point, again) in [
+        (1, "repair.counted", false),
+        (4, "repair.counted", true),
+        (4, "repair.forgotten", false),
     ] {
         let t = with_likes(partitions).await;
         // Both are wrong in the same way, as after a load.
@@ -123,6 +124,15 @@ async fn a_repair_that_died_before_redis_was_told_makes_everything_cold() {
             () = hold.reached.notified() => {}
         }
         assert_ne!(t.ledger.flush_state().await.unwrap().outside_token, "");
+        if again {
+            // Whoever makes everything cold dies in the middle, too.
+            let hold = Hold::at("flush.distrusted");
+            let run = gated(hold.clone(), t.flusher.run(|| Upto::Now));
+            tokio::select! {
+                _ = run => panic!("it was not held"),
+                () = hold.reached.notified() => {}
+            }
+        }
         t.flush().await;
         assert_eq!(t.ledger.flush_state().await.unwrap().outside_token, "");
         assert_eq!(t.look("u1", "blog:1").await, (Some(true), Some(12)));

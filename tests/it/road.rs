@@ -1,114 +1,32 @@
 //! The whole road, from HTTP to the rows in MySQL and back: real votes, a database that goes away, a process that is killed.
 
-use std::io::{BufReader, Read as _};
-use std::process::Child;
+use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use reqwest::{Client, Method};
+use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::{MySqlPool, Row};
 
-use crate::app::{ADMIN_TOKEN, SERVICE_KEY, TestApp};
-use crate::process::{behind, end, signal, thumbd};
+use crate::app::{ADMIN_TOKEN, TestApp};
+use crate::serve::{PATIENCE, Serve, output, run};
 use crate::servers::{self, TestEnv};
 
 const VOTES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/wiki-vote.csv.gz");
-/// Far above what anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
 
-/// `thumbd serve` as a process of its own.
-struct Serve {
-    child: Child,
-    url: String,
-    client: Client,
-    variables: Vec<(String, String)>,
-}
-
-impl Serve {
-    fn start(env: &TestEnv, settings: &[(&str, &str)]) -> Self {
-        let mut variables: Vec<(String, String)> = [
-            ("THUMBD_LISTEN", "127.0.0.1:0"),
-            ("THUMBD_SERVICE_KEY", SERVICE_KEY),
-            ("THUMBD_ADMIN_TOKEN", ADMIN_TOKEN),
-            ("THUMBD_REDIS_URL", &env.redis_url),
-            ("THUMBD_DATABASE_URL", &env.database_url),
-            ("THUMBD_KEY_PREFIX", &env.key_prefix),
-        ]
-        .iter()
-        .chain(settings)
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
-        let mut child = run(&["serve"], &variables);
-        let mut log = BufReader::new(child.stderr.take().unwrap());
-        let url = format!("http://{}", behind("address=", &mut log));
-        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        variables.retain(|(name, _)| name != "THUMBD_LISTEN");
-        Self {
-            child,
-            url,
-            client: Client::builder().no_proxy().build().unwrap(),
-            variables,
-        }
-    }
-
-    async fn admin(&self, path: &str) -> reqwest::Result<Value> {
-        let call = self.client.post(format!("{}{path}", self.url));
-        let answer = call.bearer_auth(ADMIN_TOKEN).send().await?;
-        answer.error_for_status()?.json().await
-    }
-
-    async fn batch(&self, operations: Vec<Value>) -> Value {
-        let call = self.client.post(format!("{}/v1/batch", self.url));
-        let body = json!({ "operations": operations });
-        let answer = call.bearer_auth(SERVICE_KEY).json(&body).send().await;
-        answer.unwrap().json().await.unwrap()
-    }
-
-    /// Replays the votes and gives what `load` prints.
-    async fn replay(&self, batch: &str) -> String {
-        let (url, batch) = (self.url.clone(), batch.to_owned());
-        let variables = vec![self.variables[0].clone()];
-        tokio::task::spawn_blocking(move || {
-            let arguments = [
-                "load", VOTES, "--kind", "wiki", "--url", &url, "--batch", &batch,
-            ];
-            output(run(&arguments, &variables))
-        })
-        .await
-        .unwrap()
-    }
-
-    /// Compares Redis and MySQL.
-    async fn verify(&self) {
-        let variables: Vec<_> = self.variables[2..].to_vec();
-        tokio::task::spawn_blocking(move || output(run(&["verify"], &variables)))
-            .await
-            .unwrap();
-    }
-
-    fn stop(mut self) {
-        signal(&self.child, "TERM");
-        assert_eq!(end(&mut self.child).code(), Some(0));
-    }
-}
-
-fn run(arguments: &[&str], variables: &[(String, String)]) -> Child {
-    let variables: Vec<(&str, &str)> = variables
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()))
-        .collect();
-    thumbd(arguments, &variables)
-}
-
-/// What a program prints, if it ends well.
-fn output(child: Child) -> String {
-    let output = child.wait_with_output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{text}{errors}");
-    text
+/// Replays the votes and gives what `load` prints.
+async fn replay(serve: &Serve, batch: &str) -> String {
+    let (url, batch) = (serve.url.clone(), batch.to_owned());
+    let variables = vec![serve.variables[0].clone()];
+    tokio::task::spawn_blocking(move || {
+        let arguments = [
+            "load", VOTES, "--kind", "wiki", "--url", &url, "--batch", &batch,
+        ];
+        output(run(&arguments, &variables))
+    })
+    .await
+    .unwrap()
 }
 
 /// The number below a heading of `load`'s table.
@@ -168,7 +86,7 @@ async fn real_votes_arrive_exactly_once_and_a_reader_never_sees_a_count_fall() {
     let env = servers::env().await;
     let pool = MySqlPool::connect(&env.database_url).await.unwrap();
     // Short windows, so that many flushes run while votes come.
-    let serve = Serve::start(&env, &[("THUMBD_SLICE_SECONDS", "1")]);
+    let serve = Serve::start(&env, &[("THUMBD_SLICE_SECONDS", "1")]).await;
     let done = Arc::new(AtomicBool::new(false));
     let reader = {
         let (client, done) = (serve.client.clone(), Arc::clone(&done));
@@ -186,7 +104,7 @@ async fn real_votes_arrive_exactly_once_and_a_reader_never_sees_a_count_fall() {
             (last, reads)
         })
     };
-    let table = serve.replay("50").await;
+    let table = replay(&serve, "50").await;
     assert_eq!(figure(&table, "changed"), 103_689, "{table}");
     serve.admin("/admin/v1/flushes").await.unwrap();
     done.store(true, Ordering::Relaxed);
@@ -196,7 +114,7 @@ async fn real_votes_arrive_exactly_once_and_a_reader_never_sees_a_count_fall() {
     votes_are_right(&pool).await;
     serve.verify().await;
 
-    let table = serve.replay("200").await;
+    let table = replay(&serve, "200").await;
     assert_eq!(figure(&table, "unchanged"), 103_689, "{table}");
     let report = serve.admin("/admin/v1/flushes").await.unwrap();
     assert_eq!(report["entries"], 0);
@@ -285,7 +203,7 @@ async fn a_process_killed_in_the_middle_of_a_flush_loses_and_doubles_nothing() {
         ("THUMBD_SLICE_SECONDS", "3600"),
         ("THUMBD_FLUSH_ROWS_MAX", "1000"),
     ];
-    let mut serve = Serve::start(&env, &settings);
+    let mut serve = Serve::start(&env, &settings).await;
     let like = |user: usize, id: &str| json!({ "op": "like", "user": format!("u{user:05}"), "kind": "blog", "id": id });
     // A count that the later chunks have to move, and that somebody else holds.
     serve.batch(vec![like(99_999, "last")]).await;
@@ -314,14 +232,13 @@ async fn a_process_killed_in_the_middle_of_a_flush_loses_and_doubles_nothing() {
         assert!(begun.elapsed() < PATIENCE, "two chunks do not land");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    signal(&serve.child, "KILL");
-    end(&mut serve.child);
+    serve.kill();
     assert!(flush.await.unwrap().is_err());
     let landed = number(&pool, "SELECT COUNT(*) FROM thumb").await;
     assert_eq!(landed, 2001, "it was not killed in the middle");
     holder.rollback().await.unwrap();
 
-    let serve = Serve::start(&env, &settings);
+    let serve = Serve::start(&env, &settings).await;
     let report = serve.admin("/admin/v1/flushes").await.unwrap();
     assert_eq!(report["entries"], 5000, "{report}");
     assert_eq!(report["rows_changed"], 3000, "{report}");

@@ -19,15 +19,26 @@ use crate::stand::Stand;
 
 /// Holds a task the first time it comes to a point.
 pub(crate) struct Hold {
+    always: bool,
     point: &'static str,
     held: AtomicBool,
     pub(crate) reached: Notify,
-    go_on: Arc<Notify>,
+    pub(crate) go_on: Arc<Notify>,
 }
 
 impl Hold {
     pub(crate) fn at(point: &'static str) -> Arc<Self> {
+        Self::new(point, false)
+    }
+
+    /// Holds it each time.
+    pub(crate) fn always(point: &'static str) -> Arc<Self> {
+        Self::new(point, true)
+    }
+
+    fn new(point: &'static str, always: bool) -> Arc<Self> {
         Arc::new(Self {
+            always,
             point,
             held: AtomicBool::new(false),
             reached: Notify::new(),
@@ -38,12 +49,16 @@ impl Hold {
 
 impl Gate for Hold {
     fn pass(&self, point: &'static str) -> BoxFuture<'static, ()> {
-        if point != self.point || self.held.swap(true, Ordering::SeqCst) {
+        if point != self.point || self.held.swap(true, Ordering::SeqCst) && !self.always {
             return async {}.boxed();
         }
         self.reached.notify_one();
         let go_on = Arc::clone(&self.go_on);
         async move { go_on.notified().await }.boxed()
+    }
+
+    fn pass_holding(&self, point: &'static str) -> BoxFuture<'static, ()> {
+        self.pass(point)
     }
 }
 

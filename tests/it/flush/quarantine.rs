@@ -1,7 +1,7 @@
 //! Poison: bytes that are no entry, and entries that MySQL refuses. Only they stay behind.
 
 use thumbd::config::Settings;
-use thumbd::flush::Upto;
+use thumbd::flush::{Retried, Upto, retry};
 use thumbd::ledger::{LedgerError, Subject};
 use thumbd::steps::gated;
 
@@ -189,6 +189,27 @@ async fn a_refused_entry_stays_refused_whoever_comes_next() {
         assert_eq!(t.like("poison", "blog:1").await.unwrap(), outcome(true, 2));
         t.check().await;
     }
+}
+
+#[tokio::test]
+async fn a_retry_that_dies_is_done_once() {
+    let t = Stand::start(1).await;
+    refuse(&t, "INSERT", "NEW.user_id = 'poison'").await;
+    t.like("poison", "blog:1").await.unwrap();
+    assert_eq!(t.flush().await.quarantined, 1);
+    t.script("DROP TRIGGER refuse_INSERT").await;
+    let row = t.ledger.quarantine_page(0, 10).await.unwrap().remove(0);
+    let hold = Hold::at("retry.accepted");
+    tokio::select! {
+        _ = gated(hold.clone(), retry(&t.service, &row)) => panic!("it was not held"),
+        () = hold.reached.notified() => {}
+    }
+    assert_eq!(t.look("poison", "blog:1").await, (Some(true), Some(1)));
+    let again = retry(&t.service, &row).await.unwrap();
+    assert_eq!(again, Retried::Accepted { changed: false });
+    assert_eq!(t.ledger.quarantine_count().await.unwrap(), 0);
+    t.check().await;
+    assert_eq!(t.look("poison", "blog:1").await, (Some(true), Some(1)));
 }
 
 #[tokio::test]

@@ -100,9 +100,9 @@ async fn recovering_uninitialised_and_another_layout() {
             targets: vec![(State::NoUser, None)],
         };
         assert_eq!(looked, want);
-        t.set("partitions", 9).await;
+        t.set("layout", 9).await;
         let error = t.hot.lookup(t.p, None, &one).await.unwrap_err();
-        assert!(error.to_string().contains("9 partitions"), "{error}");
+        assert!(error.to_string().contains("laid out as '9'"), "{error}");
         t.command::<()>(&["DEL", &t.key("meta")]).await;
         let looked = t.hot.lookup(t.p, None, &one).await.unwrap();
         assert_eq!(looked, Looked::Uninitialised);

@@ -23,14 +23,14 @@ async fn an_empty_partition_begins_where_mysql_is() {
     for partitions in [1, 4] {
         let t = TestHot::empty(stand::settings(partitions).await).await;
         let seen = t.peek().await;
-        assert_eq!((&seen.generation, seen.partitions), (&None, 0));
+        assert_eq!((&seen.generation, &*seen.layout), (&None, ""));
         let start = reset(&seen, 70, CLOCK, None);
         assert!(t.hot.reset(t.p, start.clone()).await.unwrap());
         let peek = t.peek().await;
         assert_eq!(peek.generation.as_deref(), Some(NEW));
         assert_eq!((peek.sealed, peek.clock), (SliceId(70), Version(CLOCK)));
         assert_eq!((peek.done, peek.barrier), (SliceId(0), SliceId(0)));
-        assert_eq!((peek.partitions, &*peek.fence), (i64::from(partitions), ""));
+        assert_eq!((peek.layout, &*peek.fence), (t.hot.layout(), ""));
         // Two start at once: the second one finds it done.
         assert!(!t.hot.reset(t.p, start).await.unwrap());
     }

@@ -85,10 +85,11 @@ async fn an_empty_partition_says_so() {
 }
 
 #[tokio::test]
-async fn another_number_of_partitions_is_refused() {
+async fn another_layout_is_refused() {
     let t = TestHot::start(4).await;
     let mut settings = t.settings.clone();
     settings.partitions = 2;
+    settings.slice_seconds = 7;
     let other = TestHot {
         hot: stand::hot(&settings).await,
         redis: raw_redis(&settings).await,
@@ -98,8 +99,8 @@ async fn another_number_of_partitions_is_refused() {
     };
     let answer = other.call(true, &[("u1", "blog:1")]).await.remove(0);
     let layout = HotError::Layout {
-        found: 4,
-        wanted: 2,
+        found: t.hot.layout(),
+        wanted: other.hot.layout(),
     };
     assert_eq!(answer.unwrap_err().to_string(), layout.to_string());
 }

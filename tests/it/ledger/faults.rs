@@ -21,8 +21,9 @@ impl TestLedger {
         self.apply(10, &[("u1 blog:1", 11)]).await;
         let mut other = self.pool.begin().await.unwrap();
         for n in 0..50 {
-            let text =
-                format!("INSERT INTO quarantine SELECT 0, 'x', 'x', 'x', 0, {n}, 'x', NOW()");
+            let text = format!(
+                "INSERT INTO job_run (job, planned_at, owner, started_at) VALUES ('x', FROM_UNIXTIME({n}), 'x', NOW())"
+            );
             other.execute(AssertSqlSafe(text)).await.unwrap();
         }
         let touch =

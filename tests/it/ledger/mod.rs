@@ -60,6 +60,7 @@ impl TestLedger {
             number: 0,
             last_of_slice: true,
             token: "token".to_owned(),
+            layout: layout(self.partitions),
             landed_seen: SliceId(0),
             entries: entries
                 .into_iter()

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use thumbd::domain::{Operation, Target, UserId};
-use thumbd::flush::{FlushError, FlushReport, Upto};
+use thumbd::domain::{Operation, Target, UserId, partition_of};
+use thumbd::flush::{CompensationReport, FlushError, Upto};
 use thumbd::service::{Outcome, Seen, ServiceError};
 use thumbd::steps::{Gate, gated};
 use tokio::sync::{mpsc, oneshot};
@@ -26,7 +26,8 @@ pub(super) enum Event {
 pub(super) enum Ended {
     Thumb(Result<Outcome, ServiceError>),
     Look(Result<Vec<Seen>, ServiceError>),
-    Flush(Result<FlushReport, FlushError>),
+    Flush(Result<CompensationReport, FlushError>),
+    Forgotten,
 }
 
 /// What an actor does.
@@ -36,6 +37,7 @@ pub(super) enum Role {
     Reader(Option<UserId>, Vec<Target>),
     Flusher(Upto),
     Compensator,
+    Forgetter(UserId, Target),
 }
 
 impl Role {
@@ -62,6 +64,7 @@ impl fmt::Display for Role {
             }
             Self::Flusher(upto) => write!(f, "flush up to {upto:?}"),
             Self::Compensator => write!(f, "compensate"),
+            Self::Forgetter(user, target) => write!(f, "forget {user} and {target}"),
         }
     }
 }
@@ -156,14 +159,29 @@ impl Actor {
 
 async fn act(role: Role, instance: Instance) -> Ended {
     match role {
+        Role::Forgetter(user, target) => {
+            for partition in 0..instance.hot.partitions() {
+                let users = std::slice::from_ref(&user);
+                let targets = std::slice::from_ref(&target);
+                let home = partition_of(&user, instance.hot.partitions()) == partition;
+                let users = if home { users } else { &[] };
+                let forgotten = instance.hot.forget(partition, users, targets).await;
+                forgotten.expect("Redis answers");
+                thumbd::steps::point("repair.forgotten").await;
+            }
+            Ended::Forgotten
+        }
         Role::Client(operation) => Ended::Thumb(instance.service.thumb(operation).await),
         Role::Reader(user, targets) => {
             Ended::Look(instance.service.lookup(user.as_ref(), &targets).await)
         }
-        Role::Flusher(upto) => Ended::Flush(instance.flusher.run(|| upto).await),
-        Role::Compensator => {
-            let report = instance.flusher.compensate(|| Upto::Now).await;
-            Ended::Flush(report.map(|report| report.flush))
+        Role::Flusher(upto) => {
+            let report = instance.flusher.run(|| upto).await;
+            Ended::Flush(report.map(|flush| CompensationReport {
+                flush,
+                ..CompensationReport::default()
+            }))
         }
+        Role::Compensator => Ended::Flush(instance.flusher.compensate(|| Upto::Now).await),
     }
 }

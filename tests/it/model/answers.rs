@@ -65,7 +65,15 @@ impl Run<'_> {
             (_, Ended::Thumb(Err(error)) | Ended::Look(Err(error))) => {
                 self.refused(&error);
             }
-            (_, Ended::Flush(Ok(_))) => self.totals.flushes += 1,
+            (_, Ended::Forgotten) => self.totals.forgotten += 1,
+            (_, Ended::Flush(Ok(report))) => {
+                self.totals.flushes += 1;
+                self.totals.pruned += report.rows_pruned;
+                assert!(
+                    report.flush.quarantined == 0 || self.scenario.rollback > 0.0,
+                    "QUARANTINED without a rollback"
+                );
+            }
             (_, Ended::Flush(Err(error))) => self.flush_failed(&error),
             (role, _) => unreachable!("{role:?} ended as another"),
         }
@@ -75,7 +83,8 @@ impl Run<'_> {
         self.totals.refused += 1;
         self.trace(format!("refused: {error}"));
         let expected = matches!(error, ServiceError::Busy { .. })
-            || self.scenario.damages() && matches!(error, ServiceError::Recovering { .. });
+            || (self.scenario.damages() || self.scenario.forget_keys)
+                && matches!(error, ServiceError::Recovering { .. });
         assert!(expected, "AN UNEXPECTED ERROR: {error}");
     }
 

@@ -56,6 +56,11 @@ async fn model(scenario: Scenario) {
             t.evictions > 0 || scenario.evict == 0.0,
             "nothing was evicted"
         );
+        assert!(
+            t.forgotten > 0 || !scenario.forget_keys,
+            "nothing was forgotten"
+        );
+        assert!(t.pruned > 0 || !scenario.prune, "nothing was pruned");
         assert!(t.damages > 0 || !scenario.damages(), "nothing was damaged");
     }
     world.ledger.close().await;
@@ -132,6 +137,42 @@ async fn model_real_windows() {
         name: "real windows",
         real_time: true,
         evict: 0.03,
+        ..CRASHES
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn model_forgotten_keys() {
+    model(Scenario {
+        name: "forgotten keys",
+        partitions: 2,
+        forget_keys: true,
+        evict: 0.03,
+        ..CRASHES
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn model_pruned_rows() {
+    model(Scenario {
+        name: "pruned rows",
+        prune: true,
+        partial: true,
+        evict: 0.03,
+        ..CRASHES
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn model_pruned_rows_and_a_rolled_back_redis() {
+    model(Scenario {
+        name: "pruned rows, Redis rolled back",
+        prune: true,
+        forget_keys: true,
+        rollback: 0.01,
         ..CRASHES
     })
     .await;

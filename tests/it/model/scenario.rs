@@ -15,6 +15,10 @@ pub(super) struct Scenario {
     pub(super) crash: f64,
     /// A clean user, or a clean count, leaves Redis.
     pub(super) evict: f64,
+    /// Somebody makes Redis forget a user and a count, as a repair does.
+    pub(super) forget_keys: bool,
+    /// Unliked rows are pruned as soon as nothing older can come.
+    pub(super) prune: bool,
     /// A partition is emptied.
     pub(super) empty: f64,
     /// A partition is rolled back to an earlier state.
@@ -34,6 +38,8 @@ pub(super) const CALM: Scenario = Scenario {
     flushers: 1,
     crash: 0.0,
     evict: 0.0,
+    forget_keys: false,
+    prune: false,
     empty: 0.0,
     rollback: 0.0,
     forget: 0.0,

@@ -27,6 +27,8 @@ pub(super) struct Totals {
     pub(super) crashes: u64,
     pub(super) evictions: u64,
     pub(super) damages: u64,
+    pub(super) forgotten: u64,
+    pub(super) pruned: u64,
 }
 
 /// A run.
@@ -77,7 +79,13 @@ impl<'a> Run<'a> {
     }
 
     pub(super) async fn go(&mut self) {
-        for _ in 0..STEPS {
+        // It takes a while until something is old enough to be pruned.
+        let steps = if self.scenario.prune {
+            3 * STEPS
+        } else {
+            STEPS
+        };
+        for _ in 0..steps {
             self.step += 1;
             self.dice().await;
             self.faults().await;
@@ -95,7 +103,10 @@ impl<'a> Run<'a> {
         let flushers = self.number(Role::flushes);
         let dice: f64 = self.rng.random();
         if dice < 0.18 && clients < 4 {
-            let like = self.scenario.likes_only || self.rng.random_bool(0.6);
+            let like = self.scenario.likes_only
+                || self
+                    .rng
+                    .random_bool(if self.scenario.prune { 0.4 } else { 0.6 });
             let role = Role::Client(Operation {
                 user: self.user(),
                 target: self.target(),
@@ -112,6 +123,7 @@ impl<'a> Run<'a> {
         } else if dice < 0.27 && flushers < self.scenario.flushers {
             let role = match self.rng.random_range(0..8) {
                 0 => Role::Compensator,
+                4.. if self.scenario.prune => Role::Compensator,
                 1..4 => Role::Flusher(Upto::Now),
                 _ => Role::Flusher(Upto::PreviousWindow),
             };
@@ -124,6 +136,9 @@ impl<'a> Run<'a> {
                 targets.dedup();
             }
             self.start(Role::Reader(user, targets)).await;
+        } else if dice < 0.33 && self.scenario.forget_keys && self.rng.random_bool(0.2) {
+            let role = Role::Forgetter(self.user(), self.target());
+            self.start(role).await;
         } else if !self.actors.is_empty() {
             // Flushers have the longest way: a draw more for them.
             let flushing: Vec<usize> = (0..self.actors.len())

@@ -84,13 +84,15 @@ impl World {
                 10_000
             },
             cold_timeout_ms: 60_000,
+            keep_seconds: if scenario.prune { 0 } else { 60 },
+            unliked_keep_seconds: if scenario.prune { 0 } else { 604_800 },
             ..Settings::default()
         };
         self.idle.clear();
-        for table in ["thumb", "thumb_count", "thumb_count_part"] {
+        for table in ["thumb", "thumb_count", "thumb_count_part", "quarantine"] {
             self.sql(&format!("DELETE FROM {table}")).await;
         }
-        self.sql("UPDATE flush_state SET last = 0, landed = 0, max_version = 0, progress_slice = 0, progress_chunk = 0, progress_token = ''")
+        self.sql("UPDATE flush_state SET last = 0, landed = 0, max_version = 0, progress_slice = 0, progress_chunk = 0, progress_token = '', prune_horizon = 0, outside_token = ''")
             .await;
         for partition in 0..self.partitions {
             self.delete_all(partition).await;

@@ -54,6 +54,7 @@ async fn scripts_are_forgotten_at_every_step() {
                 settings.partitions = partitions;
                 settings.flush_rows_max = 100;
                 settings.resident_thumbs_max = 2;
+                settings.slice_seconds = 3600;
             })
             .await;
         let gate = Arc::new(Forgetful {
