@@ -68,6 +68,8 @@ async fn stand_on(redis_url: &str, change: impl FnOnce(&mut Settings)) -> Stand 
     let mut settings = Settings {
         redis_url: Some(Secret::new(redis_url)),
         redis_response_timeout_ms: 5000,
+        // No test outlives it, so that all is in one slice until a test seals.
+        slice_seconds: 3600,
         ..settings(1).await
     };
     change(&mut settings);
@@ -114,6 +116,23 @@ async fn accepted(mut ask: impl AsyncFnMut() -> Answer) -> Answer {
     }
 }
 
+/// Makes a slice of likes of as many users on twenty targets. The first is liked as usual, the others are written into the slice
+/// as a script would: nobody is resident, so nobody may look before they have landed.
+async fn fill_slice(t: &Stand, entries: u64) {
+    t.like("u0", "blog:0").await.unwrap();
+    let live = t.peek(0).await.live[0];
+    let (slice, version) = (t.key(0, &format!("slice:{live}")), live.0 * 1000 + 1);
+    t.command::<()>(&["DEL", &t.key(0, "count:blog:0"), &t.user_key("u0")])
+        .await;
+    for from in (0..entries).step_by(5000) {
+        let mut words = vec!["HSET".to_owned(), slice.clone()];
+        for n in from..entries.min(from + 5000) {
+            words.extend([format!("u{n} blog:{}", n % 20), version.to_string()]);
+        }
+        command::<()>(&t.redis, &words).await;
+    }
+}
+
 async fn config(t: &Stand, name: &str, value: &str) {
     command::<()>(&t.redis, &["CONFIG", "SET", name, value]).await;
 }
@@ -131,12 +150,11 @@ async fn agree(t: &Stand, users: &[impl AsRef<str>], targets: &[impl AsRef<str>]
     t.check().await;
     for of in targets {
         let of = of.as_ref();
-        let id = of.split_once(':').unwrap().1;
-        let rows = format!("SELECT COUNT(*) FROM thumb WHERE target_id = '{id}' AND thumbed = 1");
+        let here = of_target(of);
+        let rows = format!("SELECT COUNT(*) FROM thumb WHERE thumbed = 1 AND {here}");
         let rows = t.number(&rows).await;
-        let stored = format!(
-            "SELECT COALESCE(CAST(SUM(count) AS SIGNED), 0) FROM thumb_count WHERE target_id = '{id}'"
-        );
+        let stored =
+            format!("SELECT COALESCE(CAST(SUM(count) AS SIGNED), 0) FROM thumb_count WHERE {here}");
         assert_eq!(t.number(&stored).await, rows, "{of}");
         for user in users {
             let user = user.as_ref();
@@ -151,12 +169,16 @@ async fn agree(t: &Stand, users: &[impl AsRef<str>], targets: &[impl AsRef<str>]
     assert_eq!(t.verify().await.differences, []);
 }
 
+fn of_target(of: &str) -> String {
+    let (kind, id) = of.split_once(':').unwrap();
+    format!("target_id = '{id}' AND kind_id = (SELECT kind_id FROM kind WHERE name = '{kind}')")
+}
+
 /// Whether MySQL has a like.
 async fn liked_in_rows(t: &Stand, user: &str, of: &str) -> bool {
-    let id = of.split_once(':').unwrap().1;
-    let row = format!(
-        "SELECT COUNT(*) FROM thumb WHERE user_id = '{user}' AND target_id = '{id}' AND thumbed = 1"
-    );
+    let here = of_target(of);
+    let row =
+        format!("SELECT COUNT(*) FROM thumb WHERE user_id = '{user}' AND thumbed = 1 AND {here}");
     t.number(&row).await == 1
 }
 
