@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: run test check bench deps fmt
+.PHONY: run test check bench torture deps fmt
 
 # A complete thumbd on private servers. The data stay in .thumbd.
 run: deps
@@ -20,6 +20,12 @@ check: deps
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps
 	if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check bans licenses sources; fi
 	$(CARGO) test
+
+# A long mix of everything that can break, and a check of what clients were told: make torture SECONDS=600 SEED=7
+SECONDS ?= 60
+SEED ?= $(shell date +%s)
+torture: deps
+	THUMBD_TORTURE_SECONDS=$(SECONDS) THUMBD_TORTURE_SEED=$(SEED) $(CARGO) test --test it -- --exact torture::a_long_mix --nocapture
 
 # One table of medians beside their yardsticks, about eight minutes; BENCH_SECONDS, BENCH_ROUNDS and BENCH_ONLY make it shorter.
 bench: deps

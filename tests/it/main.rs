@@ -29,5 +29,6 @@ mod serve;
 mod servers;
 mod service;
 mod stand;
+mod torture;
 mod two_flushers;
 mod verify;

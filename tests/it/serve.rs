@@ -80,6 +80,23 @@ impl Serve {
         self.url = format!("http://{address}");
     }
 
+    /// Waits until it serves, or has ended.
+    pub(crate) async fn comes_up(&mut self) -> bool {
+        let mut log = self.log.clone();
+        let serves = |lines: &Vec<String>| lines.iter().any(|line| line.contains("address="));
+        let up = tokio::time::timeout(PATIENCE, log.wait_for(serves)).await;
+        let up = matches!(up, Ok(Ok(_)));
+        if up {
+            self.serving().await;
+        }
+        up
+    }
+
+    /// What it has said, as far as it is kept.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.log.borrow().clone()
+    }
+
     /// Waits until its log has a line with these words, and gives it.
     pub(crate) async fn said(&self, words: &str) -> String {
         let mut log = self.log.clone();

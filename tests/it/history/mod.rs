@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) use client::Recorder;
+pub(crate) use live::rows;
 
 /// User and target.
 pub(crate) type Pair = (String, String);
