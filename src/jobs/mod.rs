@@ -122,14 +122,16 @@ impl Jobs {
         answer.await.unwrap_or(Err(JobError::Died))
     }
 
-    /// Waits until MySQL has an operation that was accepted, at most until `end`. False: it will have it later, or has refused it.
+    /// Waits until MySQL has an operation that was accepted, at most until `end`. False: it will have it later, has refused it, or has
+    /// something newer of the pair.
     pub async fn durable(&self, operation: &Operation, end: Instant) -> bool {
         let wait = async {
             loop {
                 // Whoever asks before the same seal is served by the same run.
                 match self.flush_now().await {
                     Ok(report) if report.partitions_skipped == 0 => {
-                        return report.quarantined == 0 || self.has(operation).await;
+                        // What MySQL refused may have been put into quarantine by an earlier run, or by another process's.
+                        return self.has(operation).await;
                     }
                     Err(JobError::Stopping) => return false,
                     _ => tokio::time::sleep(DURABLE_PAUSE).await,

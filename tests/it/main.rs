@@ -10,6 +10,7 @@ mod batch;
 mod chaos;
 mod crash;
 mod dev_servers;
+mod docs;
 mod durable;
 mod flush;
 mod history;

@@ -335,7 +335,17 @@ impl Torture {
                 };
                 match flushed {
                     Ok(_) => break,
-                    Err(error) => assert!(begun.elapsed() < PATIENCE, "no flush: {error}"),
+                    Err(error) => assert!(
+                        begun.elapsed() < PATIENCE,
+                        "no flush at place {at}: {error}; {:#?}",
+                        self.places[at]
+                            .serve
+                            .lock()
+                            .unwrap()
+                            .as_ref()
+                            .unwrap()
+                            .lines()
+                    ),
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
