@@ -17,13 +17,13 @@ mod server;
 mod thumb;
 mod trouble;
 mod undo;
+mod wire;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Cmd, Value};
+use redis::{Cmd, Value};
 
 pub use error::HotError;
 pub use fill::{ColdCount, ColdUser};
@@ -31,11 +31,12 @@ use keys::Keys;
 pub use lookup::{Looked, State};
 pub use partition::{Peek, Reset, Sealed, TTL_SPREAD, Unpin};
 pub use scan::{Resident, ResidentKey};
-use scripts::{Script, checked};
+use scripts::Script;
 pub use server::{ServerInfo, Writes};
 pub use thumb::{Answer, Known, Thumb};
 use trouble::Trouble;
 pub use undo::{Undo, Undone};
+use wire::Wire;
 
 /// A random token: what is resident under another one is cold.
 pub type Generation = String;
@@ -85,9 +86,9 @@ pub struct Hot(Arc<Inner>);
 struct Inner {
     options: HotOptions,
     /// For requests.
-    requests: ConnectionManager,
+    requests: Wire,
     /// For jobs, whose long replies must not stand in front of requests.
-    jobs: ConnectionManager,
+    jobs: Wire,
     partitions: Vec<Part>,
     trouble: Arc<Trouble>,
 }
@@ -103,9 +104,8 @@ struct Part {
 impl Hot {
     /// Connects; fails if Redis cannot be reached now. Later it reconnects by itself.
     pub async fn connect(options: HotOptions) -> Result<Self, HotError> {
-        let client = Client::open(options.url.as_str())?;
-        let requests = connect(&client, &options, options.response_timeout).await?;
-        let jobs = connect(&client, &options, options.response_timeout * 10).await?;
+        let requests = Wire::connect(&options, options.response_timeout).await?;
+        let jobs = Wire::connect(&options, options.response_timeout * 10).await?;
         let trouble = Arc::new(Trouble::default());
         let partitions = (0..options.partitions)
             .map(|partition| {
@@ -181,11 +181,8 @@ impl Hot {
 
     /// Sends a command of a job.
     async fn job_command(&self, command: &Cmd) -> Result<Value, HotError> {
-        let mut connection = self.0.jobs.clone();
-        self.bounded(10, async {
-            Ok(checked(connection.send_packed_command(command).await)?)
-        })
-        .await
+        self.bounded(10, async { Ok(self.0.jobs.send(command).await?) })
+            .await
     }
 }
 
@@ -196,27 +193,6 @@ impl std::fmt::Debug for Hot {
             .field("prefix", &self.0.options.prefix)
             .field("partitions", &self.0.options.partitions)
             .finish_non_exhaustive()
-    }
-}
-
-async fn connect(
-    client: &Client,
-    options: &HotOptions,
-    response_timeout: Duration,
-) -> Result<ConnectionManager, HotError> {
-    // No retries inside: while Redis is down each request asks anew and is told at once.
-    let config = ConnectionManagerConfig::new()
-        .set_number_of_retries(0)
-        .set_connection_timeout(Some(options.connect_timeout))
-        .set_response_timeout(Some(response_timeout));
-    let connecting = ConnectionManager::new_with_config(client.clone(), config);
-    match tokio::time::timeout(options.connect_timeout * 2, connecting).await {
-        Ok(connected) => connected.map_err(|error| match HotError::from(error) {
-            // Nothing was sent yet.
-            HotError::Unknown(Some(error)) => HotError::Unreachable(error),
-            other => other,
-        }),
-        Err(_) => Err(HotError::Unknown(None)),
     }
 }
 

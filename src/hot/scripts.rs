@@ -2,10 +2,10 @@
 
 use std::sync::LazyLock;
 
-use redis::aio::ConnectionManager;
-use redis::{Arg, Cmd, ErrorKind, RedisResult, Script as RedisScript, ServerErrorKind, Value};
+use redis::{Arg, Cmd, ErrorKind, Script as RedisScript, ServerErrorKind, Value};
 
 use super::HotError;
+use super::wire::Wire;
 
 /// A script and the hash by which Redis knows it.
 pub(super) struct Script {
@@ -60,16 +60,11 @@ impl Script {
 
     /// Sends a call, and again with the text if Redis did not have the script: then nothing was done the first time. Loading it
     /// and calling it would be two steps, and it may be forgotten between them.
-    pub(super) async fn send(
-        &self,
-        connection: &ConnectionManager,
-        call: &Cmd,
-    ) -> Result<Value, HotError> {
-        let mut connection = connection.clone();
-        match checked(connection.send_packed_command(call).await) {
+    pub(super) async fn send(&self, wire: &Wire, call: &Cmd) -> Result<Value, HotError> {
+        match wire.send(call).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 let whole = self.with_text(call);
-                Ok(checked(connection.send_packed_command(&whole).await)?)
+                Ok(wire.send(&whole).await?)
             }
             other => Ok(other?),
         }
@@ -85,14 +80,6 @@ impl Script {
             }
         }
         whole
-    }
-}
-
-/// An error of the server is a value to the connection.
-pub(super) fn checked(result: RedisResult<Value>) -> RedisResult<Value> {
-    match result {
-        Ok(Value::ServerError(error)) => Err(error.into()),
-        other => other,
     }
 }
 

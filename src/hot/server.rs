@@ -2,7 +2,6 @@
 
 use redis::Value;
 
-use super::scripts::checked;
 use super::{Hot, HotError, keys};
 
 /// What `INFO` says of a server.
@@ -63,10 +62,7 @@ impl Hot {
             .arg("PX")
             .arg(PROBE_MS);
         // By the connection of requests: the other one may be busy with a long reply.
-        let mut connection = self.0.requests.clone();
-        let set = self.bounded(1, async {
-            Ok(checked(connection.send_packed_command(&command).await)?)
-        });
+        let set = self.bounded(1, async { Ok(self.0.requests.send(&command).await?) });
         match set.await {
             Ok(_) => Ok(Writes::Taken),
             Err(HotError::Full) => Ok(Writes::Refused("redis has no memory left")),

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use redis::aio::ConnectionManager;
-
 use super::keys::Keys;
 use super::reply::Reply;
 use super::scripts::{THUMB, UNTHUMB};
+use super::wire::Wire;
 use super::{Hot, HotError, HotOptions, Moment, Trouble, bounded};
 use crate::domain::{Target, UserId};
 use crate::limits::MOVED_RETRIES_MAX;
@@ -72,26 +71,21 @@ struct LineInner {
     meta: String,
     slices: String,
     layout: String,
-    connection: ConnectionManager,
+    wire: Wire,
     trouble: Arc<Trouble>,
     /// The slice that was open last; the script says when it no longer is.
     open: AtomicU64,
 }
 
 impl Line {
-    pub(super) fn new(
-        options: &HotOptions,
-        keys: Keys,
-        connection: ConnectionManager,
-        trouble: Arc<Trouble>,
-    ) -> Self {
+    pub(super) fn new(options: &HotOptions, keys: Keys, wire: Wire, trouble: Arc<Trouble>) -> Self {
         Self(Arc::new(LineInner {
             options: options.clone(),
             meta: keys.meta(),
             slices: keys.slices(),
             layout: options.layout(),
             keys,
-            connection,
+            wire,
             trouble,
             open: AtomicU64::new(0),
         }))
@@ -129,7 +123,7 @@ impl Line {
                     )),
                 };
             }
-            let sent = script.send(&line.connection, &call);
+            let sent = script.send(&line.wire, &call);
             let value = bounded(&line.options, &line.trouble, 1, sent).await?;
             let mut reply = Reply::new(value)?;
             match reply.int()? {

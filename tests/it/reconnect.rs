@@ -7,6 +7,7 @@ use serde_json::json;
 use thumbd::dev::{RedisOptions, RedisServer};
 
 use crate::app::TestApp;
+use crate::chaos::{Act, Proxy, Then, script};
 use crate::serve::PATIENCE;
 use crate::servers::{self, TestEnv};
 
@@ -169,5 +170,42 @@ async fn readiness_tells_of_a_flush_that_fails() {
         .unwrap();
     app.flush_now().await;
     assert_eq!(body().await["status"], "ready");
+    app.finish().await;
+}
+
+/// A firewall that forgot the connection, or a server that moved: nobody closes it, and nothing ever comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_only_hangs_is_left_for_a_new_one() {
+    let env = servers::env().await;
+    let redis = Proxy::before_url(&env.redis_url).await;
+    let env = TestEnv {
+        redis_url: redis.redis_url(),
+        ..env
+    };
+    let app = TestApp::on(env, |settings| {
+        (settings.slice_seconds, settings.redis_response_timeout_ms) = (3600, 300);
+    })
+    .await;
+    app.like("u1", "blog/1").await;
+    app.flush_now().await;
+    // The connection of requests.
+    let mut hung = redis.once(script("thumb"), Act::SwallowReply(Then::Hold));
+    let answer = app.like("u2", "blog/1").await;
+    assert_eq!(
+        (answer.status, answer.json()["code"].as_str()),
+        (503, Some("outcome_unknown"))
+    );
+    hung.wait(1).await;
+    let answer = app.like("u2", "blog/1").await;
+    assert_eq!(
+        (answer.status, &answer.json()["count"]),
+        (200, &json!(2)),
+        "the next one has a connection that answers"
+    );
+    // The connection of jobs.
+    let mut hung = redis.once(script("seal"), Act::SwallowReply(Then::Hold));
+    assert!(app.jobs.flush_now().await.is_err());
+    hung.wait(1).await;
+    app.flush_now().await;
     app.finish().await;
 }
