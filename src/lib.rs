@@ -3,6 +3,7 @@
 //! `ARCHITECTURE.md` has the code map and the invariants.
 
 pub mod app;
+pub mod auth;
 pub mod cli;
 pub mod config;
 pub mod dev;

@@ -4,6 +4,7 @@ pub mod compensate;
 pub mod dev;
 mod dev_text;
 pub mod flush;
+mod key;
 pub mod load;
 pub mod migrate;
 mod quarantine;
@@ -62,6 +63,7 @@ pub fn command() -> Command {
         .subcommand(with_settings(verify::command(), BOTH_STORES))
         .subcommand(with_settings(repair::command(), BOTH_STORES))
         .subcommand(quarantine::command())
+        .subcommand(key::command())
         .subcommand(load::command())
 }
 
@@ -107,6 +109,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
 
 fn dispatch(matches: &ArgMatches, environment: &Environment) -> anyhow::Result<ExitCode> {
     let (name, arguments) = matches.subcommand().context("no command")?;
+    // It needs no settings, and makes some.
+    if name == "key" {
+        return key::run(arguments);
+    }
     // Of a command of commands the innermost knows all flags.
     let innermost = arguments.subcommand().map_or(arguments, |(_, inner)| inner);
     let settings = Settings::load(innermost, environment)?;

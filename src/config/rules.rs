@@ -8,6 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::field::{Rule, Shape};
 use super::values::{Cron, Kinds, LogFormat, Secret};
+use crate::auth::{NamedKey, TokenKeys};
 use crate::domain::Kind;
 
 fn rule<T>(
@@ -116,6 +117,42 @@ pub(super) fn url(schemes: &'static [&'static str]) -> Rule<Secret> {
     Rule {
         secret: true,
         ..rule(Shape::Text, allowed, parse)
+    }
+}
+
+/// A short text without spaces at its ends.
+pub(super) fn text(bytes_max: usize) -> Rule<String> {
+    let allowed = format!("1 to {bytes_max} bytes");
+    rule(Shape::Text, allowed, move |text| {
+        if text.is_empty() || text.len() > bytes_max || text.trim() != text {
+            return Err(format!("has {} bytes, or a space at an end", text.len()));
+        }
+        Ok(text.to_owned())
+    })
+}
+
+pub(super) fn named_keys() -> Rule<Vec<NamedKey>> {
+    let allowed =
+        "tables [[keys]] with name, sha256, rights (read, write, admin) and kinds; elsewhere JSON";
+    Rule {
+        // The digests are no secrets; but nobody wants this as a flag, and a file of its own is handy.
+        secret: true,
+        ..rule(Shape::Tables, allowed, NamedKey::parse_list)
+    }
+}
+
+pub(super) fn jwt_secret() -> Rule<TokenKeys> {
+    Rule {
+        secret: true,
+        ..rule(Shape::Text, "32 bytes or more", TokenKeys::secret)
+    }
+}
+
+pub(super) fn jwt_keys() -> Rule<TokenKeys> {
+    let allowed = "a JWK set in JSON, or a public key in PEM; best as a file of its own";
+    Rule {
+        secret: true,
+        ..rule(Shape::Text, allowed, TokenKeys::parse)
     }
 }
 

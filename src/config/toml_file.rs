@@ -94,12 +94,21 @@ fn toml_text(setting: &Setting, value: &toml::Value, path: &Path) -> Result<Stri
         (Shape::Integer, Value::Integer(number)) => Ok(number.to_string()),
         (Shape::Boolean, Value::Boolean(flag)) => Ok(flag.to_string()),
         (Shape::Kinds, Value::Table(kinds)) => kinds_text(kinds, path),
+        (Shape::Tables, Value::Array(tables)) => {
+            serde_json::to_string(tables).map_err(|error| ConfigError::Value {
+                setting: setting.name,
+                from: Source::Toml(path.to_owned()),
+                problem: error.to_string(),
+                allowed: setting.allowed.clone(),
+            })
+        }
         (shape, other) => {
             let wanted = match shape {
                 Shape::Text => "a string",
                 Shape::Integer => "an integer",
                 Shape::Boolean => "a boolean",
                 Shape::Kinds => "tables [kinds.NAME]",
+                Shape::Tables => "an array of tables",
             };
             Err(ConfigError::Value {
                 setting: setting.name,

@@ -13,7 +13,8 @@ use super::state::Shared;
 use crate::config::Kinds;
 use crate::domain::{Kind, Target, UserId};
 
-const USER: &str = "x-user-id";
+/// The header that names a user.
+pub(super) const USER: &str = "X-User-Id";
 
 /// The user and the target of a write.
 pub(super) struct Writer {
@@ -36,9 +37,13 @@ impl FromRequestParts<Arc<Shared>> for Writer {
         parts: &mut Parts,
         shared: &Arc<Shared>,
     ) -> Result<Self, Self::Rejection> {
-        shared.keys.check_service(&parts.headers)?;
-        let user = user(&parts.headers)?.ok_or_else(Problem::user_missing)?;
+        let caller = shared.keys.caller(&parts.headers)?;
+        caller.check_write()?;
+        let named = user(&parts.headers)?;
         let target = path_target(parts, &shared.kinds).await?;
+        caller.check_kind(target.kind())?;
+        let user = caller.speaks_for(named)?;
+        let user = user.ok_or_else(Problem::user_missing)?;
         let wait_max = durability::wait_max(shared.request_timeout);
         let durable = durability::wait(parts.uri.query(), wait_max)?;
         Ok(Self {
@@ -56,41 +61,30 @@ impl FromRequestParts<Arc<Shared>> for Reader {
         parts: &mut Parts,
         shared: &Arc<Shared>,
     ) -> Result<Self, Self::Rejection> {
-        let user = reading_user(&parts.headers, shared)?;
+        let caller = shared.keys.caller(&parts.headers)?;
+        caller.check_read()?;
+        let named = user(&parts.headers)?;
         let target = path_target(parts, &shared.kinds).await?;
+        caller.check_kind(target.kind())?;
+        let user = caller.speaks_for(named)?;
         Ok(Self { user, target })
     }
 }
 
-/// The user that a read names, if it may.
-pub(super) fn reading_user(
-    headers: &HeaderMap,
-    shared: &Shared,
-) -> Result<Option<UserId>, Problem> {
-    if headers.contains_key(USER) {
-        shared.keys.check_service(headers)?;
-    } else {
-        shared.keys.check_read(headers)?;
-    }
-    user(headers)
-}
-
-fn user(headers: &HeaderMap) -> Result<Option<UserId>, Problem> {
+/// The user that a header names.
+pub(super) fn user(headers: &HeaderMap) -> Result<Option<UserId>, Problem> {
     let mut values = headers.get_all(USER).iter();
     let Some(value) = values.next() else {
         return Ok(None);
     };
     if values.next().is_some() {
-        return Err(Problem::field(
-            "X-User-Id",
-            "X-User-Id is given more than once",
-        ));
+        return Err(Problem::field(USER, "X-User-Id is given more than once"));
     }
     let Ok(text) = value.to_str() else {
         let detail = "X-User-Id must be printable ASCII without spaces";
-        return Err(Problem::field("X-User-Id", detail));
+        return Err(Problem::field(USER, detail));
     };
-    let user = UserId::parse(text).map_err(|error| Problem::from(error).at("X-User-Id"))?;
+    let user = UserId::parse(text).map_err(|error| Problem::from(error).at(USER))?;
     Ok(Some(user))
 }
 
