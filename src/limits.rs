@@ -83,6 +83,8 @@ pub const FLUSH_LAG_MAX: Duration = Duration::from_secs(30);
 
 /// Longest life of an admin request: a compensation of a big site takes long, and its caller waits for the report.
 pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(3600);
+/// Most connections at once on the address of operators: a few people and scrapers.
+pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 /// Most bytes that a connection buffers, and so the longest head of a request: a like has about 300.
 pub const CONNECTION_BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// Pause after a failed accept, mostly for want of file descriptors: an error at once would only spin.

@@ -102,6 +102,8 @@ settings! {
     Service {
         /// Address and port to listen on; 0.0.0.0 to be reached from other machines too.
         listen: SocketAddr = address().default("127.0.0.1:7468");
+        /// A second address for /admin, /metrics and the probes; /admin and /metrics are then found only there.
+        admin_listen: Option<SocketAddr> = address().optional().example("127.0.0.1:7469");
         /// Kinds of targets that are accepted; leave it out to accept any well-formed kind, name them to catch misspelt ones.
         kinds: Kinds = kinds().absent(Kinds::any()).example("blog");
         /// Key with which a site's back end may name any user (Authorization: Bearer); serve refuses to start without.
@@ -288,7 +290,9 @@ impl Settings {
 
     /// Refuses to go without the keys that `rule` asks for.
     pub fn check_keys(&self, rule: KeyRule) -> Result<(), ConfigError> {
-        if rule == KeyRule::OptionalOnLoopback && self.listen.ip().is_loopback() {
+        let mut addresses = [Some(self.listen), self.admin_listen].into_iter().flatten();
+        let loopback = addresses.all(|address| address.ip().is_loopback());
+        if rule == KeyRule::OptionalOnLoopback && loopback {
             return Ok(());
         }
         if !self.names_writers() {

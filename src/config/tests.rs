@@ -423,6 +423,7 @@ fn the_example_with_everything_uncommented_is_the_defaults() {
     assert!(settings.require_redis_url().is_ok() && settings.require_database_url().is_ok());
     settings.kinds = Kinds::any();
     settings.keys.clear();
+    settings.admin_listen = None;
     (settings.jwt_secret, settings.jwt_keys) = (None, None);
     (settings.jwt_issuer, settings.jwt_audience) = (None, None);
     (

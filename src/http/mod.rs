@@ -72,13 +72,30 @@ pub fn addresses() -> Vec<&'static str> {
     routes(0).into_iter().map(|(path, _)| path).collect()
 }
 
+/// What stands between connections and the service.
+pub struct Fronts {
+    /// For everybody.
+    pub public: Arc<Front>,
+    /// For operators, if they have an address of their own.
+    pub inner: Option<Arc<Front>>,
+}
+
+/// Whether an address is for operators alone. The probes are for both: a load balancer asks where it sends requests.
+fn is_inner(path: &str) -> bool {
+    path.starts_with("/admin/") || path == paths::METRICS
+}
+
+fn is_probe(path: &str) -> bool {
+    path == paths::HEALTHZ || path == paths::READYZ
+}
+
 /// Builds everything that stands between a connection and the service.
-pub fn front(
+pub fn fronts(
     settings: &Settings,
     service: Service,
     jobs: Jobs,
     metrics: PrometheusHandle,
-) -> Arc<Front> {
+) -> Fronts {
     let shared = Arc::new(Shared {
         service,
         jobs,
@@ -89,13 +106,26 @@ pub fn front(
         request_timeout: Duration::from_millis(settings.request_timeout_ms),
         batches: Default::default(),
     });
-    let routes = routes(settings.body_bytes_max).into_iter();
-    let router = routes
-        .fold(Router::new(), |router, (path, methods)| {
-            router.route(path, methods)
-        })
-        .method_not_allowed_fallback(async || Problem::method_not_allowed())
-        .fallback(async || Problem::not_found())
-        .with_state(shared.clone());
-    Arc::new(Front::new(router, shared, settings))
+    let front = |wanted: fn(&str) -> bool| {
+        let routes = routes(settings.body_bytes_max).into_iter();
+        let router = routes
+            .filter(|(path, _)| wanted(path))
+            .fold(Router::new(), |router, (path, methods)| {
+                router.route(path, methods)
+            })
+            .method_not_allowed_fallback(async || Problem::method_not_allowed())
+            .fallback(async || Problem::not_found())
+            .with_state(shared.clone());
+        Arc::new(Front::new(router, shared.clone(), settings))
+    };
+    match settings.admin_listen {
+        None => Fronts {
+            public: front(|_| true),
+            inner: None,
+        },
+        Some(_) => Fronts {
+            public: front(|path| !is_inner(path)),
+            inner: Some(front(|path| is_inner(path) || is_probe(path))),
+        },
+    }
 }

@@ -195,6 +195,35 @@ async fn every_address_has_its_rule_for_every_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn operators_can_have_an_address_of_their_own() {
+    let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    let app = TestApp::with(|settings| settings.admin_listen = Some(any)).await;
+    let inner = app.admin_address.unwrap();
+    for address in thumbd::http::addresses() {
+        let path = address.replace("{kind}", "blog").replace("{id}", "1");
+        let at = async |socket| {
+            let url = format!("http://{socket}{path}");
+            send(app.client.patch(url)).await.status
+        };
+        let (public, private) = (at(app.address).await, at(inner).await);
+        let operators = path.starts_with("/admin/") || path == "/metrics";
+        let probe = path == "/healthz" || path == "/readyz";
+        // 405: it is there, with other methods.
+        let want = |there| if there { 405 } else { 404 };
+        assert_eq!(
+            (public, private),
+            (want(!operators), want(operators || probe)),
+            "{path}"
+        );
+    }
+    let url = format!("http://{inner}/admin/v1/flushes");
+    assert_eq!(send(app.client.post(&url)).await.status, 401);
+    let flush = send(app.client.post(&url).bearer_auth(ADMIN_TOKEN)).await;
+    assert_eq!(flush.status, 200, "{flush:?}");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn operations_of_a_batch_are_judged_one_by_one() {
     let app = TestApp::with(guarded).await;
     let operation =
