@@ -28,6 +28,16 @@ pub enum LedgerError {
     /// Another process is migrating and takes long.
     #[error("another process has been migrating this database for {0:?}")]
     MigrationLocked(Duration),
+    /// A table of somebody else has the name of one of thumbd's.
+    #[error(
+        "a table in this database is in the way: `{table}` is not thumbd's, it has no column `{column}`"
+    )]
+    InTheWay {
+        /// The table.
+        table: &'static str,
+        /// A column that it would have.
+        column: &'static str,
+    },
     /// A migration failed.
     #[error("the migration failed")]
     Migration(#[source] sqlx::migrate::MigrateError),
@@ -89,6 +99,7 @@ impl LedgerError {
             }
             Self::Url(_)
             | Self::NotMigrated
+            | Self::InTheWay { .. }
             | Self::Migration(_)
             | Self::LandedBehind { .. }
             | Self::Overtaken
