@@ -14,7 +14,7 @@ use crate::jobs::Jobs;
 use crate::ledger::{Ledger, LedgerOptions};
 use crate::limits::METRICS_UPKEEP;
 use crate::relayout;
-use crate::service::Service;
+use crate::service::{Service, connect_ledger};
 use crate::telemetry;
 
 /// A thumbd that is ready to run.
@@ -35,6 +35,10 @@ impl App {
         let listener = TcpListener::bind(settings.listen).await;
         let listener = listener.with_context(|| format!("cannot listen on {}", settings.listen))?;
         let address = listener.local_addr().context("the socket has no address")?;
+        let ledger = connect_ledger(&settings)?;
+        let reached = ledger.reach().await;
+        ledger.close().await;
+        reached.context("database")?;
         if settings.migrate_at_start {
             migrate(&settings).await?;
         }

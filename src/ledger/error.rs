@@ -16,6 +16,9 @@ pub enum LedgerError {
     /// MySQL cannot be reached, refuses connections or writes for now, or went away. After a commit was sent its outcome is unknown.
     #[error("MySQL is not available")]
     Unavailable(#[source] sqlx::Error),
+    /// MySQL does not know this user, password or database.
+    #[error("MySQL does not let thumbd in")]
+    Login(#[source] sqlx::Error),
     /// A statement took too long; its connection was closed. After a commit was sent its outcome is unknown.
     #[error("MySQL did not answer within {0:?}")]
     Timeout(Duration),
@@ -98,6 +101,7 @@ impl LedgerError {
                 true
             }
             Self::Url(_)
+            | Self::Login(_)
             | Self::NotMigrated
             | Self::InTheWay { .. }
             | Self::Migration(_)
@@ -126,6 +130,9 @@ const NUMBERS_UNAVAILABLE: [u16; 18] = [
     3024, 4031,
 ];
 
+/// Access denied to a database (1044), to a user (1045, 1698), unknown database (1049).
+const NUMBERS_LOGIN: [u16; 4] = [1044, 1045, 1049, 1698];
+
 /// No database selected or found, no such table, no such column.
 const NUMBERS_NOT_MIGRATED: [u16; 2] = [1146, 1054];
 
@@ -147,6 +154,8 @@ impl From<sqlx::Error> for LedgerError {
                     Self::Busy(error)
                 } else if NUMBERS_UNAVAILABLE.contains(&number) {
                     Self::Unavailable(error)
+                } else if NUMBERS_LOGIN.contains(&number) {
+                    Self::Login(error)
                 } else if NUMBERS_NOT_MIGRATED.contains(&number) {
                     Self::NotMigrated
                 } else if NUMBERS_REFUSED.contains(&number) {
