@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::app::{self, Answer, send};
 use crate::chaos;
-use crate::serve::{Serve, until};
+use crate::serve::{PATIENCE, Serve, until};
 use crate::servers::{self, TestEnv};
 use crate::stand::Stand;
 
@@ -91,8 +91,8 @@ async fn a_process_whose_runner_dies_ends_and_says_so() {
     let serve = start(&env, "lease.taken=1*panic").await;
     assert_eq!(serve.like("u1", "blog/1").await.status, 200);
     let flush = serve.client.post(format!("{}/admin/v1/flushes", serve.url));
-    let answer = send(flush.bearer_auth(app::ADMIN_TOKEN)).await;
-    problem(&answer, 503, "job_died");
+    let flush = flush.bearer_auth(app::ADMIN_TOKEN).timeout(PATIENCE);
+    problem(&send(flush).await, 503, "job_died");
     ends_and_loses_nothing(serve, &env).await;
 }
 
