@@ -122,7 +122,7 @@ impl Ledger {
                 let timeout = self.pool.options().get_acquire_timeout();
                 let connecting = sqlx::MySqlConnection::connect_with(&options);
                 match tokio::time::timeout(timeout, connecting).await {
-                    Ok(connected) => Ok(drop(connected?)),
+                    Ok(connected) => connected.map(drop).map_err(LedgerError::from),
                     Err(_) => Err(LedgerError::Timeout(timeout)),
                 }
             }
