@@ -14,7 +14,7 @@ use crate::jobs::Jobs;
 use crate::ledger::{Ledger, LedgerOptions};
 use crate::limits::{ADMIN_CONNECTIONS_MAX, METRICS_UPKEEP};
 use crate::relayout;
-use crate::service::Service;
+use crate::service::{Service, connect_ledger};
 use crate::telemetry;
 
 /// A thumbd that is ready to run.
@@ -40,6 +40,10 @@ impl App {
             Some(address) => Some(listen(address).await?),
             None => None,
         };
+        let ledger = connect_ledger(&settings)?;
+        let reached = ledger.reach().await;
+        ledger.close().await;
+        reached.context("database")?;
         if settings.migrate_at_start {
             migrate(&settings).await?;
         }

@@ -74,6 +74,8 @@ pub const JOB_RUNS_KEPT: Duration = Duration::from_secs(90 * 86_400);
 /// Least time between two seals on demand: each is a transaction and a new slice for those who like next, and whoever waits for
 /// the ledger waits for some ten milliseconds of it anyway.
 pub const SEAL_PAUSE: Duration = Duration::from_millis(100);
+/// Pause before a planned run of the compensator is looked at again that another instance may be at: it may have died in it.
+pub const UNSETTLED_PAUSE: Duration = Duration::from_secs(1);
 /// Pause before a durable write asks again after a flush that failed: the database is away, and the log has it already.
 pub const DURABLE_PAUSE: Duration = Duration::from_millis(200);
 /// Pause before each check of a partition behind a trouble with Redis: a server that comes back has a herd to answer first.

@@ -16,6 +16,9 @@ pub enum LedgerError {
     /// MySQL cannot be reached, refuses connections or writes for now, or went away. After a commit was sent its outcome is unknown.
     #[error("MySQL is not available")]
     Unavailable(#[source] sqlx::Error),
+    /// MySQL does not know this user, password or database.
+    #[error("MySQL does not let thumbd in")]
+    Login(#[source] sqlx::Error),
     /// A statement took too long; its connection was closed. After a commit was sent its outcome is unknown.
     #[error("MySQL did not answer within {0:?}")]
     Timeout(Duration),
@@ -28,6 +31,16 @@ pub enum LedgerError {
     /// Another process is migrating and takes long.
     #[error("another process has been migrating this database for {0:?}")]
     MigrationLocked(Duration),
+    /// A table of somebody else has the name of one of thumbd's.
+    #[error(
+        "a table in this database is in the way: `{table}` is not thumbd's, it has no column `{column}`"
+    )]
+    InTheWay {
+        /// The table.
+        table: &'static str,
+        /// A column that it would have.
+        column: &'static str,
+    },
     /// A migration failed.
     #[error("the migration failed")]
     Migration(#[source] sqlx::migrate::MigrateError),
@@ -88,7 +101,9 @@ impl LedgerError {
                 true
             }
             Self::Url(_)
+            | Self::Login(_)
             | Self::NotMigrated
+            | Self::InTheWay { .. }
             | Self::Migration(_)
             | Self::LandedBehind { .. }
             | Self::Overtaken
@@ -115,6 +130,9 @@ const NUMBERS_UNAVAILABLE: [u16; 18] = [
     3024, 4031,
 ];
 
+/// Access denied to a database (1044), to a user (1045, 1698), unknown database (1049).
+const NUMBERS_LOGIN: [u16; 4] = [1044, 1045, 1049, 1698];
+
 /// No database selected or found, no such table, no such column.
 const NUMBERS_NOT_MIGRATED: [u16; 2] = [1146, 1054];
 
@@ -136,6 +154,8 @@ impl From<sqlx::Error> for LedgerError {
                     Self::Busy(error)
                 } else if NUMBERS_UNAVAILABLE.contains(&number) {
                     Self::Unavailable(error)
+                } else if NUMBERS_LOGIN.contains(&number) {
+                    Self::Login(error)
                 } else if NUMBERS_NOT_MIGRATED.contains(&number) {
                     Self::NotMigrated
                 } else if NUMBERS_REFUSED.contains(&number) {

@@ -25,8 +25,8 @@ mod state;
 
 use std::time::Duration;
 
-use sqlx::MySqlPool;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use sqlx::{Connection as _, MySqlPool};
 
 pub use apply::{Applied, Chunk};
 pub use audit::{Audit, CountDifference};
@@ -111,6 +111,23 @@ impl Ledger {
     /// Asks the server for a sign of life.
     pub async fn ping(&self) -> Result<(), LedgerError> {
         self.session().await?.text("DO 1").await
+    }
+
+    /// Connects, and says why if that is impossible: the pool only says that time has run out.
+    pub async fn reach(&self) -> Result<(), LedgerError> {
+        match self.pool.acquire().await {
+            Ok(_) => Ok(()),
+            Err(sqlx::Error::PoolTimedOut) => {
+                let options = self.pool.connect_options();
+                let timeout = self.pool.options().get_acquire_timeout();
+                let connecting = sqlx::MySqlConnection::connect_with(&options);
+                match tokio::time::timeout(timeout, connecting).await {
+                    Ok(connected) => connected.map(drop).map_err(LedgerError::from),
+                    Err(_) => Err(LedgerError::Timeout(timeout)),
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Closes all connections, after those in use have been given back.
