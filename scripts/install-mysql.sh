@@ -2,7 +2,7 @@
 # A real MySQL server beside the system: nothing is installed, enabled or started.
 # usage: scripts/install-mysql.sh PREFIX     makes PREFIX/mysqld, to be run as it is: THUMBD_TEST_MYSQLD=PREFIX/mysqld
 # Unpacks the newest of Debian's packages (sid) together with their own C library, so the machine's may be older.
-# About 70 MB to download, 700 MB on disk. Silent when it is there.
+# About 70 MB to download, 330 MB on disk. Silent when it is there.
 set -euo pipefail
 
 fail() {

@@ -18,6 +18,7 @@ mod http;
 mod ledger;
 mod lost_replies;
 mod model;
+mod mysql_faults;
 mod process;
 mod quarantine;
 mod reconnect;
