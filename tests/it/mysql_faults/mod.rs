@@ -320,7 +320,7 @@ impl Scene {
     /// The same by the rows.
     async fn rows(&self) -> sqlx::Result<BTreeSet<String>> {
         let mut connection = MySqlConnection::connect(&self.direct.database_url).await?;
-        let rows = sqlx::query("SELECT user_id FROM thumb WHERE target_id = '1' AND thumbed = 1")
+        let rows = sqlx::query("SELECT user_id FROM thumb JOIN kind USING (kind_id) WHERE name = 'blog' AND target_id = '1' AND thumbed = 1")
             .fetch_all(&mut connection)
             .await?;
         connection.close().await?;
