@@ -6,8 +6,10 @@ mod forgets;
 mod gone;
 mod locks;
 mod packets;
+mod poison;
 mod read_only;
 mod rights;
+mod statements;
 mod zone;
 
 use std::collections::{BTreeMap, BTreeSet};
