@@ -36,7 +36,7 @@ const COLD: Duration = Duration::from_millis(700);
 const STATEMENT: Duration = Duration::from_secs(2);
 /// What a busy machine may add.
 const SLACK: Duration = Duration::from_secs(2);
-/// Those whose likes go on.
+/// Those whose likes go on: u0, u1 and so on.
 const USERS: usize = 8;
 
 /// The rights of the README, which are not those of an administrator.
@@ -232,10 +232,14 @@ impl Scene {
         self.told.extend(users.into_iter().map(|user| (user, true)));
     }
 
-    /// Everybody changes their mind, and is told what is so.
+    /// The usual users change their mind, and is told what is so.
     async fn goes_on(&mut self) {
         let mut count = self.told.values().filter(|liked| **liked).count();
-        for (user, liked) in &mut self.told {
+        for (user, liked) in self
+            .told
+            .iter_mut()
+            .filter(|(user, _)| user.starts_with('u'))
+        {
             let begun = Instant::now();
             let answer = if *liked {
                 count -= 1;
@@ -339,7 +343,8 @@ impl Scene {
         let mut settings = app::settings(&self.direct);
         eager(&mut settings);
         let t = Stand::on(settings).await;
-        let users: Vec<&String> = self.told.keys().take(USERS).collect();
+        let some = self.told.keys().take(USERS);
+        let users: Vec<&String> = some.chain(self.told.keys().rev().take(USERS)).collect();
         agree(&t, &users, &["blog:1"]).await;
     }
 }
