@@ -1,4 +1,4 @@
--- The body of thumb.lua and unthumb.lua; `WANTED` stands above.
+-- The body of thumb.lua and unthumb.lua; `WANTED` and limit.lua stand above.
 local call, sub, byte, match, format = redis.call, string.sub, string.byte, string.match, string.format
 local meta, slices, slice = KEYS[1], KEYS[2], KEYS[3]
 local open = ARGV[1]
@@ -20,7 +20,6 @@ if start ~= tonumber(open) then return {1, start} end
 
 local recovering, floor = done < tonumber(m[4]), tonumber(m[7] or 0)
 local out = {0, generation, sealed}
-local operations = (#KEYS - 3) / 2
 
 -- Each count is read once and written once, all of them in one command.
 local counts, names, changed, waits = {}, {}, {}, {}
@@ -53,13 +52,8 @@ for i = 0, operations - 1 do
   local user_cold = not marker or sub(marker, 1, 16) ~= generation
   local n = counts[count_key]
 
-  local code
-  if user_cold or not n then
-    local wait = recovering or waits[count_key]
-      or user_cold and marker and byte(marker) == 45 and tonumber(sub(marker, 18)) > done
-    code = wait and 5 or (user_cold and (n and 2 or 4) or 3)
-  else
-    local thumbed
+  local thumbed
+  if not user_cold then
     if have then
       thumbed = byte(have) ~= 45 -- a minus sign
     elseif sub(marker, 17, 17) == 'c' then
@@ -67,6 +61,18 @@ for i = 0, operations - 1 do
     elseif sub(known, 1, 16) == generation and math.max(done, floor) <= tonumber(match(known, '^%d+', 17)) then
       thumbed = sub(known, -1) == '1'
     end
+  end
+
+  local code, wait
+  -- Refused before a cold count is loaded: whoever does too much must not keep MySQL busy.
+  if limited and thumbed == not WANTED then code, wait = refused(i, now, n) end
+  if code then
+    n = wait
+  elseif user_cold or not n then
+    local unlanded = recovering or waits[count_key]
+      or user_cold and marker and byte(marker) == 45 and tonumber(sub(marker, 18)) > done
+    code = unlanded and 5 or (user_cold and (n and 2 or 4) or 3)
+  else
     if thumbed == nil then
       code = 6
     elseif thumbed == WANTED then
@@ -114,5 +120,6 @@ if #entries > 0 then
   end
   call('ZADD', slices, open, open)
   call('HSET', meta, 'clock', format('%.0f', version))
+  if limited then note_rates(now) end
 end
 return out

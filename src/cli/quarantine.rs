@@ -159,7 +159,12 @@ async fn rows(ledger: &Ledger, chosen: &Chosen) -> anyhow::Result<Vec<Quarantine
 }
 
 async fn retry_chosen(settings: &Settings, chosen: Chosen) -> anyhow::Result<ExitCode> {
-    let (service, flusher, lease) = flush::prepare(settings).await?;
+    // They were within the limits when they were accepted first.
+    let settings = Settings {
+        kinds: settings.kinds.clone().without_limits(),
+        ..settings.clone()
+    };
+    let (service, flusher, lease) = flush::prepare(&settings).await?;
     let result = async {
         flusher.run(|| Upto::Now).await?;
         let rows = rows(service.ledger(), &chosen).await?;

@@ -40,7 +40,11 @@ pub fn example() -> String {
         let _ = match setting.shape {
             Shape::Text => writeln!(out, "#{} = {}", setting.name, toml::Value::from(value)),
             Shape::Integer | Shape::Boolean => writeln!(out, "#{} = {value}", setting.name),
-            Shape::Kinds => writeln!(out, "#[kinds.{value}]"),
+            Shape::Kinds => writeln!(
+                out,
+                "#[kinds.{value}]\n#user_operations_per_minute = 60\n#user_operations_burst = 30\n\
+                 #toggle_cooldown_ms = 1000\n#toggle_cooldown_max_ms = 60000"
+            ),
             Shape::Tables => writeln!(out, "#[[{}]]\n#{value}", setting.name),
         };
     }

@@ -5,6 +5,7 @@
 mod error;
 mod example;
 mod field;
+mod kind_limits;
 mod rules;
 mod sources;
 mod toml_file;
@@ -16,6 +17,7 @@ use std::sync::OnceLock;
 pub use error::{ConfigError, Source};
 pub use example::example;
 pub use field::Setting;
+pub use kind_limits::{KindLimits, OperationRate, ToggleCooldown};
 pub use sources::{CONFIG_FLAG, CONFIG_VARIABLE, Environment, flags};
 pub use values::{Cron, KindSettings, Kinds, LogFormat, Secret};
 

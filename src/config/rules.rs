@@ -7,9 +7,9 @@ use std::str::FromStr;
 use tracing_subscriber::EnvFilter;
 
 use super::field::{Rule, Shape};
+use super::KindLimits;
 use super::values::{Cron, Kinds, LogFormat, Secret};
 use crate::auth::{NamedKey, TokenKeys};
-use crate::domain::Kind;
 
 fn rule<T>(
     shape: Shape,
@@ -159,16 +159,11 @@ pub(super) fn jwt_keys() -> Rule<TokenKeys> {
 pub(super) fn kinds() -> Rule<Kinds> {
     rule(
         Shape::Kinds,
-        "a comma list of kinds [a-z][a-z0-9_-]{0,31}; in TOML a table [kinds.NAME] for each",
-        |text| {
-            let kinds: Result<Vec<Kind>, _> = text
-                .split(',')
-                .map(|kind| Kind::parse(kind.trim()))
-                .collect();
-            kinds
-                .map(Kinds::only)
-                .map_err(|error| format!("{text:?}: {error}"))
-        },
+        format!(
+            "a comma list of kinds [a-z][a-z0-9_-]{{0,31}}, each alone or with limits on one user as KIND+NAME=NUMBER+…; in TOML a table [kinds.NAME] for each, empty or with {}",
+            KindLimits::allowed()
+        ),
+        Kinds::parse,
     )
 }
 

@@ -239,6 +239,17 @@ fn wrong_values_name_setting_source_and_range() {
         Files::toml_problem("partitions = \"4\""),
         Files::toml_problem("partitions = 2000"),
         Files::toml_problem("[kinds]"),
+        Files::toml_problem("[kinds.blog]\nuser_operations_per_minute = \"60\""),
+        problem(&["--kinds", "blog+user_operations_per_minute=60"], &[]),
+        problem(
+            &["--kinds", "blog+toggle_cooldown_ms=2+toggle_cooldown_max_ms=1"],
+            &[],
+        ),
+        problem(
+            &["--kinds", "blog+toggle_cooldown_ms=1+toggle_cooldown_ms=1"],
+            &[],
+        ),
+        problem(&["--kinds", "blog+burst=1"], &[]),
         Files::toml_problem("partitions = 1\nlisten 5"),
     ];
     insta::assert_snapshot!(texts.join("\n"));
@@ -252,6 +263,7 @@ fn unknown_names_are_errors_and_get_a_hint() {
         problem(&[], &[("THUMBD_PARTITIONS_FILE", "4")]),
         Files::toml_problem("partitons = 4"),
         Files::toml_problem("[kinds.blog]\ncolour = 1"),
+        Files::toml_problem("[kinds.blog]\nuser_operation_burst = 1"),
         Files::toml_problem("kinds.blog = true"),
         Files::toml_problem("[redis]\nurl = 1"),
     ];
@@ -357,6 +369,49 @@ fn kinds_close_the_list() {
         };
         assert!(allows("blog") && allows("photo") && !allows("blgo"));
         assert_eq!(settings.kinds.names().unwrap().count(), 2);
+    }
+}
+
+#[test]
+fn limits_of_a_kind_are_keys_of_its_table_or_stand_behind_its_name() {
+    let table = "[kinds.blog]\nuser_operations_per_minute = 7\nuser_operations_burst = 2\n\
+                 [kinds.photo]\ntoggle_cooldown_ms = 1\ntoggle_cooldown_max_ms = 3600000\n[kinds.plain]\n";
+    let files = Files::new(&[("a.toml", table)]);
+    let text = "blog+user_operations_burst=2+user_operations_per_minute=7,\
+                photo+toggle_cooldown_ms=1+toggle_cooldown_max_ms=3600000,plain";
+    for settings in [
+        load(&["--kinds", text], &[]).unwrap(),
+        load(&["--config", &files.path("a.toml")], &[]).unwrap(),
+    ] {
+        let limits: Vec<KindLimits> = settings.kinds.limits().map(|(_, limits)| limits).collect();
+        let [blog, photo, plain] = limits[..] else {
+            panic!("{limits:?}");
+        };
+        let rate = blog.operations.unwrap();
+        assert_eq!((rate.per_minute, rate.burst, blog.toggles), (7, 2, None));
+        assert!(rate.interval_us() * 7 >= 60_000_000, "more than the rate");
+        let toggles = photo.toggles.unwrap();
+        assert_eq!((toggles.first_ms, toggles.max_ms), (1, 3_600_000));
+        assert_eq!((photo.operations, plain), (None, KindLimits::default()));
+        let without = settings.kinds.without_limits();
+        assert!(without.limits().all(|(_, limits)| limits == plain));
+    }
+    for (name, other, min, max) in [
+        ("user_operations_per_minute", "user_operations_burst", 1, 60_000),
+        ("user_operations_burst", "user_operations_per_minute", 1, 10_000),
+        ("toggle_cooldown_ms", "toggle_cooldown_max_ms", 1, 3_600_000),
+    ] {
+        let is = |value: u64, fits| {
+            let rest = if name.starts_with("toggle") { 3_600_000 } else { 1 };
+            let text = format!("[kinds.a]\n{name} = {value}\n{other} = {rest}");
+            let files = Files::new(&[("a.toml", &text)]);
+            let loaded = load(&["--config", &files.path("a.toml")], &[]);
+            assert_eq!(loaded.is_ok(), fits, "{text}");
+        };
+        is(min, true);
+        is(max, true);
+        is(min - 1, false);
+        is(max + 1, false);
     }
 }
 

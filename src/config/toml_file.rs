@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::field::{Found, Setting, Shape};
 use super::sources::{nearest, secret_file};
-use super::{ConfigError, Source, table};
+use super::{ConfigError, KindLimits, Source, table};
 
 /// Adds what the file holds and nothing before it has given.
 pub(super) fn add(found: &mut Found, path: &Path, named_by: &str) -> Result<(), ConfigError> {
@@ -123,23 +123,32 @@ fn toml_text(setting: &Setting, value: &toml::Value, path: &Path) -> Result<Stri
     }
 }
 
-/// `[kinds.blog]` and `[kinds.photo]` as `blog,photo`.
+/// `[kinds.blog]` and `[kinds.photo]` as `blog,photo`; limits follow behind a plus.
 fn kinds_text(kinds: &toml::Table, path: &Path) -> Result<String, ConfigError> {
+    let mut texts = Vec::with_capacity(kinds.len());
     for (kind, settings) in kinds {
-        let key = match settings {
-            toml::Value::Table(settings) => settings
-                .keys()
-                .next()
-                .map(|key| format!("kinds.{kind}.{key}")),
-            _ => Some(format!("kinds.{kind}")),
+        let toml::Value::Table(settings) = settings else {
+            return Err(unknown_key(format!("kinds.{kind}"), path, &[]));
         };
-        if let Some(key) = key {
-            return Err(unknown_key(key, path, &[]));
+        let known = KindLimits::keys().map(|key| format!("kinds.{kind}.{key}"));
+        let known: Vec<String> = known.collect();
+        let mut text = kind.clone();
+        for (key, value) in settings {
+            let name = format!("kinds.{kind}.{key}");
+            if !known.contains(&name) {
+                return Err(unknown_key(name, path, &known));
+            }
+            let toml::Value::Integer(number) = value else {
+                return Err(ConfigError::Value {
+                    setting: "kinds",
+                    from: Source::Toml(path.to_owned()),
+                    problem: format!("{name} is not an integer"),
+                    allowed: KindLimits::allowed(),
+                });
+            };
+            text += &format!("+{key}={number}");
         }
+        texts.push(text);
     }
-    Ok(kinds
-        .keys()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join(","))
+    Ok(texts.join(","))
 }

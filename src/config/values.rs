@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::KindLimits;
 use crate::domain::Kind;
 
 /// A text that must not be seen: it prints as `[secret]`.
@@ -33,9 +34,12 @@ impl fmt::Display for Secret {
     }
 }
 
-/// Settings of one kind; none so far.
+/// Settings of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct KindSettings {}
+pub struct KindSettings {
+    /// What one user may change of it.
+    pub limits: KindLimits,
+}
 
 /// Which kinds are accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,10 +53,21 @@ impl Kinds {
 
     /// These kinds and no others.
     pub fn only(kinds: impl IntoIterator<Item = Kind>) -> Self {
-        let kinds = kinds
-            .into_iter()
-            .map(|kind| (kind, KindSettings::default()));
-        Self(Some(kinds.collect()))
+        let kinds = kinds.into_iter();
+        Self::with(kinds.map(|kind| (kind, KindSettings::default())))
+    }
+
+    /// These kinds and no others, each with its settings.
+    pub fn with(kinds: impl IntoIterator<Item = (Kind, KindSettings)>) -> Self {
+        Self(Some(kinds.into_iter().collect()))
+    }
+
+    /// Reads a comma list of kinds, each with its limits behind it: `blog,photo+toggle_cooldown_ms=1000+…`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let kinds: Result<Vec<_>, String> = text.split(',').map(kind).collect();
+        kinds
+            .map(Self::with)
+            .map_err(|problem| format!("{text:?}: {problem}"))
     }
 
     /// Whether this kind is accepted.
@@ -64,6 +79,28 @@ impl Kinds {
     pub fn names(&self) -> Option<impl Iterator<Item = &Kind>> {
         self.0.as_ref().map(BTreeMap::keys)
     }
+
+    /// The limits of each kind that the settings name.
+    pub fn limits(&self) -> impl Iterator<Item = (&Kind, KindLimits)> {
+        let all = self.0.iter().flatten();
+        all.map(|(kind, settings)| (kind, settings.limits))
+    }
+
+    /// The same kinds without limits, for what an operator does.
+    pub fn without_limits(mut self) -> Self {
+        for settings in self.0.iter_mut().flat_map(BTreeMap::values_mut) {
+            settings.limits = KindLimits::default();
+        }
+        self
+    }
+}
+
+/// One kind, with its limits if it has any.
+fn kind(text: &str) -> Result<(Kind, KindSettings), String> {
+    let mut parts = text.trim().split('+');
+    let kind = Kind::parse(parts.next().unwrap_or_default()).map_err(|error| error.to_string())?;
+    let limits = KindLimits::parse(parts)?;
+    Ok((kind, KindSettings { limits }))
 }
 
 /// A schedule of six fields, as the scheduler takes it.

@@ -51,6 +51,16 @@ impl Keys {
         self.name(["count:", target.as_str()])
     }
 
+    /// What one user has changed lately among the targets of a kind. No kind has a colon, so the last one ends the user.
+    pub(super) fn rate(&self, user: &UserId, target: &Target) -> String {
+        self.name(["rate:", &format!("{user}:{}", target.kind())])
+    }
+
+    /// How often a user has toggled a target lately. No user has a space.
+    pub(super) fn toggle(&self, user: &UserId, target: &Target) -> String {
+        self.name(["toggle:", &format!("{user} {target}")])
+    }
+
     /// A SCAN pattern for this partition's keys of one type (`slice`, `user`, `count`).
     pub(super) fn pattern(&self, of: &str) -> String {
         // Prefix and partition hold no glob characters; braces are none in Redis.
@@ -91,6 +101,11 @@ mod tests {
         assert_eq!(keys.kept_slice(SliceId(10)), "thumbd:v1:{3}:kept:10");
         assert_eq!(keys.user(&user), "thumbd:v1:{3}:user:u{1}");
         assert_eq!(keys.count(&target), "thumbd:v1:{3}:count:blog:42");
+        assert_eq!(keys.rate(&user, &target), "thumbd:v1:{3}:rate:u{1}:blog");
+        assert_eq!(
+            keys.toggle(&user, &target),
+            "thumbd:v1:{3}:toggle:u{1} blog:42"
+        );
         assert_eq!(keys.rest("slice", "thumbd:v1:{3}:slice:10"), Some("10"));
         assert_eq!(keys.rest("slice", "thumbd:v1:{33}:slice:10"), None);
         assert_eq!(lease("thumbd", "flush"), "thumbd:v1:lease:flush");

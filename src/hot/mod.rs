@@ -8,6 +8,7 @@ mod forget;
 mod gather;
 mod keys;
 mod lease;
+mod limit;
 mod lookup;
 mod partition;
 mod reply;
@@ -28,6 +29,7 @@ use redis::{Cmd, Value};
 pub use error::HotError;
 pub use fill::{ColdCount, ColdUser};
 use keys::Keys;
+pub use limit::{Limit, Limits};
 pub use lookup::{Looked, State};
 pub use partition::{Peek, Reset, Sealed, TTL_SPREAD, Unpin};
 pub use scan::{Resident, ResidentKey};
@@ -104,6 +106,12 @@ struct Part {
 impl Hot {
     /// Connects; fails if Redis cannot be reached now. Later it reconnects by itself.
     pub async fn connect(options: HotOptions) -> Result<Self, HotError> {
+        Self::connect_limited(options, Limits::default()).await
+    }
+
+    /// The same, with limits on what one user may change.
+    pub async fn connect_limited(options: HotOptions, limits: Limits) -> Result<Self, HotError> {
+        let limits = Arc::new(limits);
         let requests = Wire::connect(&options, options.response_timeout).await?;
         let jobs = Wire::connect(&options, options.response_timeout * 10).await?;
         let trouble = Arc::new(Trouble::default());
@@ -112,6 +120,7 @@ impl Hot {
                 let keys = Keys::new(&options.prefix, partition);
                 let line = thumb::Line::new(
                     &options,
+                    Arc::clone(&limits),
                     keys.clone(),
                     requests.clone(),
                     Arc::clone(&trouble),

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::keys::Keys;
+use super::limit::{self, Limit, Limits};
 use super::reply::Reply;
 use super::scripts::{THUMB, UNTHUMB};
 use super::wire::Wire;
@@ -55,6 +57,13 @@ pub enum Answer {
         /// When this was so.
         at: Moment,
     },
+    /// The user has done too much of this lately: nothing was done.
+    Limited {
+        /// What was not kept.
+        limit: Limit,
+        /// After how long it is accepted, if nothing else comes in between.
+        wait: Duration,
+    },
     /// What was unflushed when the partition was found damaged has not landed yet, and this needs MySQL.
     Recovering,
     /// The partition is empty.
@@ -67,6 +76,7 @@ pub(super) struct Line(Arc<LineInner>);
 
 struct LineInner {
     options: HotOptions,
+    limits: Arc<Limits>,
     keys: Keys,
     meta: String,
     slices: String,
@@ -78,9 +88,16 @@ struct LineInner {
 }
 
 impl Line {
-    pub(super) fn new(options: &HotOptions, keys: Keys, wire: Wire, trouble: Arc<Trouble>) -> Self {
+    pub(super) fn new(
+        options: &HotOptions,
+        limits: Arc<Limits>,
+        keys: Keys,
+        wire: Wire,
+        trouble: Arc<Trouble>,
+    ) -> Self {
         Self(Arc::new(LineInner {
             options: options.clone(),
+            limits,
             meta: keys.meta(),
             slices: keys.slices(),
             layout: options.layout(),
@@ -99,15 +116,20 @@ impl Line {
     ) -> Result<Vec<Answer>, HotError> {
         let line = &*self.0;
         let script = if thumb { &*THUMB } else { &*UNTHUMB };
+        let limited = line.limits.hold(operations);
+        let keys_each = if limited { 4 } else { 2 };
         for _ in 0..=MOVED_RETRIES_MAX {
             let open = line.open.load(Ordering::Relaxed);
-            let mut call = script.call(3 + 2 * operations.len());
+            let mut call = script.call(3 + keys_each * operations.len());
             call.arg(&line.meta)
                 .arg(&line.slices)
                 .arg(line.keys.slice(crate::domain::SliceId(open)));
             for operation in operations {
                 call.arg(line.keys.user(&operation.user))
                     .arg(line.keys.count(&operation.target));
+            }
+            if limited {
+                line.limits.add_keys(&mut call, &line.keys, operations);
             }
             call.arg(open).arg(line.options.slice_ms).arg(&line.layout);
             for operation in operations {
@@ -123,11 +145,14 @@ impl Line {
                     )),
                 };
             }
+            if limited {
+                line.limits.add_arguments(&mut call, operations);
+            }
             let sent = script.send(&line.wire, &call);
             let value = bounded(&line.options, &line.trouble, 1, sent).await?;
             let mut reply = Reply::new(value)?;
             match reply.int()? {
-                0 => return answers(reply, operations.len()),
+                0 => return answers(reply, operations, &line.limits),
                 1 => line.open.store(reply.unsigned()?, Ordering::Relaxed),
                 2 => return Ok(vec![Answer::Uninitialised; operations.len()]),
                 _ => {
@@ -142,18 +167,23 @@ impl Line {
     }
 }
 
-fn answers(mut reply: Reply, count: usize) -> Result<Vec<Answer>, HotError> {
+fn answers(
+    mut reply: Reply,
+    operations: &[&Thumb],
+    limits: &Limits,
+) -> Result<Vec<Answer>, HotError> {
     let generation = reply.text()?;
     let sealed = reply.unsigned()?;
     let at = || Moment {
         generation: generation.clone(),
         sealed,
     };
-    if reply.left() != 2 * count {
+    if reply.left() != 2 * operations.len() {
         return Err(HotError::Protocol("a reply has another length".into()));
     }
-    (0..count)
-        .map(|_| {
+    operations
+        .iter()
+        .map(|operation| {
             let (code, part) = (reply.int()?, reply.int()?);
             let cold = |user, count| Answer::Cold {
                 user,
@@ -170,7 +200,13 @@ fn answers(mut reply: Reply, count: usize) -> Result<Vec<Answer>, HotError> {
                 4 => cold(true, true),
                 5 => Answer::Recovering,
                 6 => Answer::NotHeld { at: at() },
-                other => return Err(HotError::Protocol(format!("code {other}"))),
+                other => match limits.refused(other, &operation.target) {
+                    Some(limit) => Answer::Limited {
+                        limit,
+                        wait: limit::wait(part),
+                    },
+                    None => return Err(HotError::Protocol(format!("code {other}"))),
+                },
             })
         })
         .collect()

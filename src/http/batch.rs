@@ -63,9 +63,11 @@ pub(super) async fn post(
     let mut outcomes = outcomes.into_iter();
     let results: Vec<Result<(bool, bool), Problem>> = slots
         .into_iter()
-        .map(|slot| {
+        .enumerate()
+        .map(|(at, slot)| {
             let liked = slot?;
-            let outcome = outcomes.next().transpose()?;
+            let outcome = outcomes.next().transpose();
+            let outcome = outcome.map_err(|error| Problem::from(error).within("operations", at))?;
             Ok((liked, outcome.is_some_and(|outcome| outcome.changed)))
         })
         .collect();

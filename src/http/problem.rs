@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::domain::IdError;
+use crate::hot::Limit;
 use crate::jobs::JobError;
 use crate::service::ServiceError;
 
@@ -16,6 +17,8 @@ const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
 /// When to come again after an error that does not say so itself.
 const RETRY_SECONDS: u64 = 1;
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// An error on its way to the caller.
 #[derive(Debug, Clone)]
@@ -32,6 +35,8 @@ struct More {
     field: Option<Cow<'static, str>>,
     limit: Option<usize>,
     retry_after: Option<u64>,
+    /// `RateLimit-Policy` and `RateLimit`.
+    rate: Option<(HeaderValue, HeaderValue)>,
     /// For the log alone.
     cause: Option<String>,
 }
@@ -67,10 +72,41 @@ impl Problem {
         after: Option<Duration>,
     ) -> Self {
         let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, title, detail);
-        let seconds = after.map_or(RETRY_SECONDS, |after| {
-            after.as_millis().div_ceil(1000) as u64
-        });
-        problem.more().retry_after = Some(seconds.max(1));
+        problem.more().retry_after = Some(after.map_or(RETRY_SECONDS, seconds));
+        problem
+    }
+
+    /// A limit on what one user may change.
+    fn rate_limited(limit: Limit, after: Duration) -> Self {
+        let (name, quota, window, field, limit, detail) = match limit {
+            Limit::Operations(rate) => (
+                "operations",
+                rate.burst,
+                Duration::from_micros(rate.burst_us()),
+                "user",
+                rate.per_minute,
+                "nothing was changed; this user has changed too many likes of this kind lately",
+            ),
+            // Whoever keeps to one toggle in the longest wait is never refused.
+            Limit::Toggles(cooldown) => (
+                "toggles",
+                1,
+                Duration::from_millis(cooldown.max_ms),
+                "id",
+                1,
+                "nothing was changed; this user has given and taken back this like too often lately",
+            ),
+        };
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        let mut problem = Self::new(status, "rate_limited", "Too many changes", detail);
+        let (window, after) = (seconds(window), seconds(after));
+        let policy = HeaderValue::try_from(format!("\"{name}\";q={quota};w={window}"));
+        let left = HeaderValue::try_from(format!("\"{name}\";r=0;t={after}"));
+        let more = problem.more();
+        more.rate = policy.ok().zip(left.ok());
+        more.retry_after = Some(after);
+        more.field = Some(field.into());
+        more.limit = usize::try_from(limit).ok();
         problem
     }
 
@@ -86,11 +122,11 @@ impl Problem {
         self
     }
 
-    /// Says in which item of a list the field stands that is wrong.
+    /// Says in which item of a list the field stands that is wrong, if there is one.
     pub(super) fn within(mut self, list: &str, at: usize) -> Self {
-        let more = self.more();
-        let field = more.field.take().unwrap_or_default();
-        more.field = Some(format!("{list}[{at}].{field}").into());
+        if let Some(field) = self.more.as_mut().and_then(|more| more.field.as_mut()) {
+            *field = format!("{list}[{at}].{field}").into();
+        }
         self
     }
 
@@ -225,7 +261,16 @@ impl Problem {
         if let Some(seconds) = self.more.as_ref().and_then(|more| more.retry_after) {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
+        if let Some((policy, left)) = self.more.as_ref().and_then(|more| more.rate.as_ref()) {
+            headers.insert(RATE_LIMIT_POLICY, policy.clone());
+            headers.insert(RATE_LIMIT, left.clone());
+        }
     }
+}
+
+/// Whole seconds, so that whoever waits as long has waited long enough.
+fn seconds(wait: Duration) -> u64 {
+    (wait.as_micros().div_ceil(1_000_000) as u64).max(1)
 }
 
 #[derive(Serialize)]
@@ -275,6 +320,9 @@ impl From<ServiceError> for Problem {
                 "Too much waits for the database",
                 "nothing was changed; the database has not kept up, likes are accepted again when it has",
             ),
+            ServiceError::RateLimited { limit, retry_after } => {
+                return Self::rate_limited(limit, retry_after);
+            }
             ServiceError::Recovering { .. } => (
                 "Recovering",
                 "nothing was changed; this part of the data is being recovered",

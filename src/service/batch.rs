@@ -116,6 +116,9 @@ impl Service {
         for (at, answer) in call.ats.into_iter().zip(answers) {
             let result = match (answer, &stopped) {
                 (Ok(Answer::Done { changed, .. }), _) => Ok(changed),
+                (Ok(Answer::Limited { limit, wait }), _) => {
+                    Err(ServiceError::rate_limited(limit, wait))
+                }
                 (Err(error), _) => Err(error.into()),
                 (Ok(_), Some(error)) => Err(error.clone()),
                 (Ok(_), None) => self
@@ -187,7 +190,9 @@ fn stop(error: &ServiceError) -> Option<ServiceError> {
         | ServiceError::BacklogFull { .. }
         | ServiceError::RedisFull { .. } => Some(error.clone()),
         ServiceError::OutcomeUnknown { .. } => Some(not_sent(error)),
-        ServiceError::Busy { .. } | ServiceError::Internal(_) => None,
+        ServiceError::Busy { .. }
+        | ServiceError::RateLimited { .. }
+        | ServiceError::Internal(_) => None,
     }
 }
 

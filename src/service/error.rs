@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::hot::HotError;
+use crate::hot::{HotError, Limit};
 use crate::ledger::LedgerError;
 
 /// An error of a use case.
@@ -17,6 +17,14 @@ pub enum ServiceError {
     /// Redis holds as much that the database does not have as it may: nothing was done.
     #[error("too much waits for the database")]
     BacklogFull {
+        /// When to come again.
+        retry_after: Duration,
+    },
+    /// The user has done too much of this lately: nothing was done.
+    #[error("the user has changed too much lately")]
+    RateLimited {
+        /// What was not kept.
+        limit: Limit,
         /// When to come again.
         retry_after: Duration,
     },
@@ -69,6 +77,10 @@ impl ServiceError {
         }
     }
 
+    pub(super) fn rate_limited(limit: Limit, retry_after: Duration) -> Self {
+        Self::RateLimited { limit, retry_after }
+    }
+
     pub(crate) fn recovering() -> Self {
         Self::Recovering {
             retry_after: jittered(),
@@ -88,6 +100,7 @@ impl ServiceError {
         match self {
             Self::Busy { retry_after }
             | Self::BacklogFull { retry_after }
+            | Self::RateLimited { retry_after, .. }
             | Self::Recovering { retry_after }
             | Self::OutcomeUnknown { retry_after }
             | Self::RedisUnavailable { retry_after }
@@ -102,6 +115,7 @@ impl ServiceError {
         match self {
             Self::Busy { .. } => "busy",
             Self::BacklogFull { .. } => "backlog_full",
+            Self::RateLimited { .. } => "rate_limited",
             Self::Recovering { .. } => "recovering",
             Self::OutcomeUnknown { .. } => "outcome_unknown",
             Self::RedisUnavailable { .. } => "redis_unavailable",

@@ -198,5 +198,9 @@ pub async fn connect_hot(settings: &Settings) -> anyhow::Result<Hot> {
         gather_calls_max: settings.gather_calls_max,
         queue_operations_max: settings.queue_operations_max,
     };
-    Hot::connect(options).await.context("redis")
+    let limits = settings.kinds.limits();
+    let limits = limits.map(|(kind, limits)| (kind.to_string(), limits));
+    Hot::connect_limited(options, limits.collect())
+        .await
+        .context("redis")
 }

@@ -98,6 +98,7 @@ impl Service {
                 let thumbed = matches!(states.first(), Some(Some((true, _))));
                 tries.known = Some(Known { at, thumbed });
             }
+            Answer::Limited { limit, wait } => return Err(ServiceError::rate_limited(limit, wait)),
             Answer::Recovering => {
                 let since = tries.recovering_since.get_or_insert_with(Instant::now);
                 if since.elapsed() > RECOVERING_WAIT_MAX {
