@@ -94,8 +94,7 @@ impl KindLimits {
             ));
         }
         Ok(Self {
-            operations: operations
-                .map(|(per_minute, burst)| OperationRate { per_minute, burst }),
+            operations: operations.map(|(per_minute, burst)| OperationRate { per_minute, burst }),
             toggles: toggles.map(|(first_ms, max_ms)| ToggleCooldown { first_ms, max_ms }),
         })
     }

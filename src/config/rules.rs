@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use tracing_subscriber::EnvFilter;
 
-use super::field::{Rule, Shape};
 use super::KindLimits;
+use super::field::{Rule, Shape};
 use super::values::{Cron, Kinds, LogFormat, Secret};
 use crate::auth::{NamedKey, TokenKeys};
 

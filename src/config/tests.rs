@@ -242,7 +242,10 @@ fn wrong_values_name_setting_source_and_range() {
         Files::toml_problem("[kinds.blog]\nuser_operations_per_minute = \"60\""),
         problem(&["--kinds", "blog+user_operations_per_minute=60"], &[]),
         problem(
-            &["--kinds", "blog+toggle_cooldown_ms=2+toggle_cooldown_max_ms=1"],
+            &[
+                "--kinds",
+                "blog+toggle_cooldown_ms=2+toggle_cooldown_max_ms=1",
+            ],
             &[],
         ),
         problem(
@@ -397,12 +400,26 @@ fn limits_of_a_kind_are_keys_of_its_table_or_stand_behind_its_name() {
         assert!(without.limits().all(|(_, limits)| limits == plain));
     }
     for (name, other, min, max) in [
-        ("user_operations_per_minute", "user_operations_burst", 1, 60_000),
-        ("user_operations_burst", "user_operations_per_minute", 1, 10_000),
+        (
+            "user_operations_per_minute",
+            "user_operations_burst",
+            1,
+            60_000,
+        ),
+        (
+            "user_operations_burst",
+            "user_operations_per_minute",
+            1,
+            10_000,
+        ),
         ("toggle_cooldown_ms", "toggle_cooldown_max_ms", 1, 3_600_000),
     ] {
         let is = |value: u64, fits| {
-            let rest = if name.starts_with("toggle") { 3_600_000 } else { 1 };
+            let rest = if name.starts_with("toggle") {
+                3_600_000
+            } else {
+                1
+            };
             let text = format!("[kinds.a]\n{name} = {value}\n{other} = {rest}");
             let files = Files::new(&[("a.toml", &text)]);
             let loaded = load(&["--config", &files.path("a.toml")], &[]);

@@ -17,6 +17,7 @@ mod history;
 mod hot;
 mod http;
 mod ledger;
+mod limits;
 mod lost_replies;
 mod model;
 mod mysql_faults;

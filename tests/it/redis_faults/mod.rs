@@ -30,13 +30,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
 
 /// A Redis of one test, which may be killed and started again on its files.
-struct Own {
-    server: RedisServer,
+pub(crate) struct Own {
+    pub(crate) server: RedisServer,
     _dir: TempDir,
 }
 
 impl Own {
-    fn start(change: impl FnOnce(&mut RedisOptions)) -> Self {
+    pub(crate) fn start(change: impl FnOnce(&mut RedisOptions)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut options = redis_options(dir.path());
         options.aof = false;
@@ -59,7 +59,7 @@ impl Own {
     }
 
     /// Everything below HTTP on this Redis.
-    async fn stand(&self, change: impl FnOnce(&mut Settings)) -> Stand {
+    pub(crate) async fn stand(&self, change: impl FnOnce(&mut Settings)) -> Stand {
         stand_on(&self.server.url(), change).await
     }
 }
@@ -91,7 +91,7 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 /// Waits until thumbd reaches Redis again by itself, with both of its connections.
-async fn healed(t: &mut Stand) {
+pub(crate) async fn healed(t: &mut Stand) {
     let target = crate::stand::target("none:0");
     until("redis is reached", async || {
         let looked = t.hot.lookup(0, None, std::slice::from_ref(&target)).await;
