@@ -7,17 +7,19 @@ local operations = #ARGV - #KEYS
 local limited = #KEYS > 3 + 2 * operations
 local rates = {}
 
--- GCRA: `full` is the moment at which all that was accepted is paid off, one operation per interval. ARGV 'interval burst' in µs.
+-- GCRA: `full` is the moment at which all that was accepted is paid off, one operation per interval; with it stands the interval,
+-- so that what is left to be paid is as many operations under another one. ARGV 'interval burst' in µs.
 local function rate_of(key, allows, now)
   local interval, burst = string.match(allows, '^(%d+) (%d+)$')
   local rate = rates[key]
   if not rate then
-    rate = {full = tonumber(redis.call('GET', key) or now)}
+    local full, old = string.match(redis.call('GET', key) or '', '^(%d+) (%d+)$')
+    local left = full and math.max(0, full - now) or 0
+    if left > 0 and old ~= interval then left = math.ceil(left * interval / old) end
+    rate = {full = now + left, interval = interval}
     rates[key] = rate
   end
-  -- More than a burst was noted under other settings.
-  local full = math.max(now, math.min(rate.full, now + burst))
-  return rate, full + interval, full + interval - burst - now
+  return rate, rate.full + interval, rate.full + interval - burst - now
 end
 
 -- The value is 'level moment': how many toggles count, and when the last one was. ARGV 'first longest' in µs.
@@ -55,7 +57,7 @@ local function note_rates(now)
   for key, rate in pairs(rates) do
     if rate.noted then
       local ttl = string.format('%.0f', math.ceil((rate.full - now) / 1000))
-      redis.call('SET', key, string.format('%.0f', rate.full), 'PX', ttl)
+      redis.call('SET', key, string.format('%.0f ', rate.full) .. rate.interval, 'PX', ttl)
     end
   end
 end
