@@ -32,6 +32,47 @@ fn errors_of_the_service_become_503_with_their_code() {
 }
 
 #[test]
+fn a_limit_is_429_and_names_its_policy() {
+    let rate = crate::config::OperationRate {
+        per_minute: 60,
+        burst: 30,
+    };
+    let cooldown = crate::config::ToggleCooldown {
+        first_ms: 500,
+        max_ms: 60_000,
+    };
+    let told = [
+        (Limit::Operations(rate), 1, "\"operations\";q=30;w=30", "1"),
+        (
+            Limit::Operations(rate),
+            1001,
+            "\"operations\";q=30;w=30",
+            "2",
+        ),
+        (
+            Limit::Toggles(cooldown),
+            60_000,
+            "\"toggles\";q=1;w=60",
+            "60",
+        ),
+    ];
+    for (limit, wait, policy, after) in told {
+        let retry_after = Duration::from_millis(wait);
+        let problem = Problem::from(ServiceError::RateLimited { limit, retry_after });
+        assert_eq!(problem.status(), StatusCode::TOO_MANY_REQUESTS);
+        let mut response = Response::new(Body::empty());
+        problem.write(&mut response, &HeaderValue::from_static("id-1"));
+        let name = policy.split(';').next().unwrap();
+        assert_eq!(response.headers()["retry-after"], after);
+        assert_eq!(response.headers()["ratelimit-policy"], policy);
+        let left = format!("{name};r=0;t={after}");
+        assert_eq!(response.headers()["ratelimit"], left);
+        let name = name.trim_matches('"');
+        insta::assert_snapshot!(format!("limited_{name}_{after}"), text(problem));
+    }
+}
+
+#[test]
 fn internal_texts_are_not_shown() {
     let problem = Problem::from(ServiceError::Internal("password hunter2".to_owned()));
     assert_eq!(problem.status(), StatusCode::INTERNAL_SERVER_ERROR);
