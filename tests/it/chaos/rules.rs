@@ -102,7 +102,7 @@ pub(crate) fn script(name: &str) -> String {
         std::fs::read_to_string(path).unwrap()
     };
     let body = match name {
-        "thumb" | "unthumb" => read("change"),
+        "thumb" | "unthumb" => read("limit") + &read("change"),
         _ => String::new(),
     };
     let text = read(name) + &body;
