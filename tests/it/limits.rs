@@ -99,18 +99,20 @@ async fn commands(t: &Stand) -> BTreeMap<String, u64> {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
         Some((name.to_owned(), rest.split_once(',')?.0.parse().ok()?))
     });
-    let own = [
-        "info",
-        "config|resetstat",
-        "ping",
-        "select",
-        "client|setinfo",
-    ];
-    let calls = calls
-        .filter(|(name, _)| !own.contains(&name.as_str()))
-        .collect();
+    let own = ["info", "ping", "select", "client", "config", "slowlog"];
+    let ours = |name: &str| own.contains(&name.split('|').next().unwrap());
+    let calls = calls.filter(|(name, _)| !ours(name)).collect();
     t.command::<()>(&["CONFIG", "RESETSTAT"]).await;
     calls
+}
+
+/// How many keys and arguments the script of the last operation was given.
+async fn handed_over(t: &Stand) -> (String, usize) {
+    type Entry = (i64, i64, i64, Vec<String>, String, String);
+    let log: Vec<Entry> = t.command(&["SLOWLOG", "GET", "16"]).await;
+    let mut calls = log.into_iter().map(|entry| entry.3);
+    let call = calls.find(|words| words[0] == "EVALSHA").unwrap();
+    (call[2].clone(), call.len())
 }
 
 #[tokio::test]
@@ -470,6 +472,8 @@ async fn without_limits_redis_is_asked_for_nothing_more() {
         let t = own
             .stand(|settings| settings.kinds = Kinds::parse(kinds).unwrap())
             .await;
+        let all = ["CONFIG", "SET", "slowlog-log-slower-than", "0"];
+        t.command::<()>(&all).await;
         t.like("u1", "blog:1").await.unwrap();
         t.like("u1", "blog:2").await.unwrap();
         commands(&t).await;
@@ -479,10 +483,12 @@ async fn without_limits_redis_is_asked_for_nothing_more() {
         t.like("u2", "blog:1").await.unwrap();
         commands(&t).await;
         t.like("u2", "blog:2").await.unwrap();
-        seen.push((unchanged, commands(&t).await, lives(&t).await.len()));
+        let changed = commands(&t).await;
+        let (given, keys) = (handed_over(&t).await, lives(&t).await.len());
+        seen.push((unchanged, changed, given, keys));
         t.check().await;
     }
-    let (unchanged, changed, keys) = &seen[0];
+    let (unchanged, changed, given, keys) = &seen[0];
     let of = |counts: &[(&str, u64)]| -> BTreeMap<String, u64> {
         let counts = counts
             .iter()
@@ -493,14 +499,14 @@ async fn without_limits_redis_is_asked_for_nothing_more() {
     assert_eq!(*unchanged, of(&asked));
     let written = [("hset", 3), ("mset", 1), ("zadd", 1)];
     assert_eq!(*changed, of(&[&asked[..], &written].concat()));
-    assert_eq!(*keys, 0);
+    assert_eq!((*keys, given), (0, &("5".to_owned(), 14)));
     // Limits of another kind change nothing of that.
     assert_eq!(seen[1], seen[0]);
     // With limits, what changes nothing costs nothing more, and a change four commands.
     assert_eq!(seen[2].0, *unchanged);
     let more = [("get", 2), ("set", 2)];
     assert_eq!(seen[2].1, of(&[&asked[..], &written, &more].concat()));
-    assert_eq!(seen[2].2, 6);
+    assert_eq!((&*seen[2].2.0, seen[2].3), ("7", 6));
 }
 
 #[tokio::test]
