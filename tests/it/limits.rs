@@ -194,6 +194,41 @@ async fn a_refused_operation_leaves_no_trace() {
 }
 
 #[tokio::test]
+async fn a_refused_operation_leaves_no_trace_beside_an_accepted_one() {
+    let t = stand(BOTH).await;
+    for n in 1..=3 {
+        t.like("u1", &format!("blog:{n}")).await.unwrap();
+    }
+    t.like("u2", "blog:4").await.unwrap();
+    t.like("u3", "photo:1").await.unwrap();
+    let ours = async || {
+        let mut all = everything(&t).await;
+        let kept = ["user:u1", "user:u2", "rate:u1:blog", "rate:u2:blog"];
+        let kept = kept.map(|rest| t.key(0, rest));
+        all.retain(|key, _| key.contains(":toggle:") || kept.contains(key));
+        all
+    };
+    let before = ours().await;
+    assert_eq!(before.len(), 8);
+    // One call each.
+    for (thumb, refused, by) in [
+        (true, ("u1", "blog:4"), "operations"),
+        (false, ("u2", "blog:4"), "toggles"),
+    ] {
+        let beside = op(if thumb { "u4" } else { "u3" }, "photo:1", thumb);
+        let mut operations = vec![op(refused.0, refused.1, thumb); 3];
+        operations.push(beside);
+        let mut answers = t.service.batch(operations).await;
+        assert!(answers.pop().unwrap().unwrap().changed);
+        for answer in answers {
+            assert_eq!(refusal(answer).0, by);
+        }
+        assert_eq!(ours().await, before);
+    }
+    t.check().await;
+}
+
+#[tokio::test]
 async fn two_instances_together_accept_no_more_than_a_burst() {
     let kinds = "blog+user_operations_per_minute=1+user_operations_burst=20";
     for partitions in [1, 4] {
