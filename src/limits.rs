@@ -6,6 +6,14 @@ use std::time::Duration;
 pub const LOOKUP_TARGETS_MAX: usize = 200;
 /// Operations in one batch: a thousand take about 10 ms of Redis time, which the others have to wait.
 pub const BATCH_OPERATIONS_MAX: usize = 1000;
+/// Entries of a list in one answer: more would be scrolled through anyway.
+pub const LIST_LIMIT_MAX: usize = 100;
+/// Entries of a list in one answer for whoever does not say how many.
+pub const LIST_LIMIT: usize = 20;
+/// Queries for lists under way at once in a process: they must not take the connections that cold likes need.
+pub const LIST_QUERIES_MAX: usize = 4;
+/// Rows of a user that are read at once when those before were hidden by newer unlikes.
+pub const LIST_ROWS_AGAIN: usize = 500;
 
 /// How often an operation is told *moved* before the caller gets 503: one per window is normal, on-demand seals add some.
 pub const MOVED_RETRIES_MAX: usize = 5;
@@ -90,5 +98,6 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often histograms are folded: in between each measurement is kept by itself.
 pub const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
+const _: () = assert!(LIST_LIMIT <= LIST_LIMIT_MAX);
 const _: () = assert!(STAGE_ROWS_MAX * 6 < 65_535);
 const _: () = assert!(CASE_ARMS_MAX * 3 + 1 < 65_535);

@@ -36,6 +36,8 @@ pub const POINTS: &[&str] = &[
     "lease.taken",
     "ledger.commit",
     "ledger.committed",
+    "list.held",
+    "list.recovering",
     "look.read",
     "look.recovering",
     "migrate.done",

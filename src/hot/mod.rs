@@ -6,6 +6,7 @@ mod error;
 mod fill;
 mod forget;
 mod gather;
+mod held;
 mod keys;
 mod lease;
 mod lookup;
@@ -27,6 +28,7 @@ use redis::{Cmd, Value};
 
 pub use error::HotError;
 pub use fill::{ColdCount, ColdUser};
+pub use held::{Held, HeldThumb, Of};
 use keys::Keys;
 pub use lookup::{Looked, State};
 pub use partition::{Peek, Reset, Sealed, TTL_SPREAD, Unpin};

@@ -28,6 +28,7 @@ scripts! {
     THUMB = "thumb.lua" "change.lua";
     UNTHUMB = "unthumb.lua" "change.lua";
     LOOKUP = "lookup.lua";
+    HELD = "held.lua";
     FILL = "fill.lua";
     RENEW = "renew.lua";
     PEEK = "peek.lua";

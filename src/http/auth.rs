@@ -36,6 +36,11 @@ impl Keys {
         }
     }
 
+    /// Whether everybody may read what names no user.
+    pub(super) fn reads_are_public(&self) -> bool {
+        !self.read_requires_key
+    }
+
     /// For admin calls.
     pub(super) fn check_admin(&self, headers: &HeaderMap) -> Result<(), Problem> {
         check(self.admin.as_ref(), headers, "the admin token")

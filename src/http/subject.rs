@@ -13,7 +13,7 @@ use super::state::Shared;
 use crate::config::Kinds;
 use crate::domain::{Kind, Target, UserId};
 
-const USER: &str = "x-user-id";
+pub(super) const USER: &str = "x-user-id";
 
 /// The user and the target of a write.
 pub(super) struct Writer {
@@ -62,6 +62,51 @@ impl FromRequestParts<Arc<Shared>> for Reader {
     }
 }
 
+/// The user whose likes are listed.
+pub(super) struct ListedUser(pub(super) UserId);
+
+impl FromRequestParts<Arc<Shared>> for ListedUser {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, Self::Rejection> {
+        may_list_likes(&parts.headers, shared)?;
+        let caller = user(&parts.headers)?;
+        let [named] = path_params(parts, ["user"]).await?;
+        let listed = match named.as_str() {
+            ME => caller.ok_or_else(Problem::user_missing)?,
+            _ => UserId::parse(named)?,
+        };
+        Ok(Self(listed))
+    }
+}
+
+/// Stands for the caller in a path.
+const ME: &str = "me";
+
+/// Whether a caller may see what users like.
+fn may_list_likes(headers: &HeaderMap, shared: &Shared) -> Result<(), Problem> {
+    shared.keys.check_service(headers)
+}
+
+/// The kind that is ranked.
+pub(super) struct Ranked(pub(super) Kind);
+
+impl FromRequestParts<Arc<Shared>> for Ranked {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, Self::Rejection> {
+        reading_user(&parts.headers, shared)?;
+        let [named] = path_params(parts, ["kind"]).await?;
+        Ok(Self(kind(&shared.kinds, &named)?))
+    }
+}
+
 /// The user that a read names, if it may.
 pub(super) fn reading_user(
     headers: &HeaderMap,
@@ -94,27 +139,37 @@ fn user(headers: &HeaderMap) -> Result<Option<UserId>, Problem> {
     Ok(Some(user))
 }
 
-/// Axum has split the path before it decoded each part once, so that an id may hold a `%2F`.
 async fn path_target(parts: &mut Parts, kinds: &Kinds) -> Result<Target, Problem> {
+    let [kind, id] = path_params(parts, ["kind", "id"]).await?;
+    target(kinds, &kind, &id)
+}
+
+/// Axum has split the path before it decoded each part once, so that an id may hold a `%2F`.
+async fn path_params<const N: usize>(
+    parts: &mut Parts,
+    names: [&str; N],
+) -> Result<[String; N], Problem> {
     let params = RawPathParams::from_request_parts(parts, &())
         .await
         .map_err(|_| Problem::path_invalid())?;
-    let (mut kind, mut id) = ("", "");
-    for (name, value) in &params {
-        match name {
-            "kind" => kind = value,
-            "id" => id = value,
-            _ => {}
-        }
-    }
-    target(kinds, kind, id)
+    Ok(names.map(|name| {
+        let mut found = params.iter().filter(|(have, _)| *have == name);
+        found
+            .next()
+            .map_or(String::new(), |(_, value)| value.to_owned())
+    }))
 }
 
-/// A target of a kind that this server accepts.
-pub(super) fn target(kinds: &Kinds, kind: &str, id: &str) -> Result<Target, Problem> {
+/// A kind that this server accepts.
+pub(super) fn kind(kinds: &Kinds, kind: &str) -> Result<Kind, Problem> {
     let kind = Kind::parse(kind)?;
     if !kinds.allows(&kind) {
         return Err(Problem::kind_unknown(kind.as_str()));
     }
-    Ok(Target::new(&kind, id)?)
+    Ok(kind)
+}
+
+/// A target of a kind that this server accepts.
+pub(super) fn target(kinds: &Kinds, kind: &str, id: &str) -> Result<Target, Problem> {
+    Ok(Target::new(&self::kind(kinds, kind)?, id)?)
 }

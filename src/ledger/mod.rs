@@ -11,6 +11,7 @@ mod error;
 mod job_runs;
 mod kinds;
 mod layout;
+mod lists;
 mod lock;
 mod migrate;
 mod pages;
@@ -34,6 +35,7 @@ pub use cold::UserThumbs;
 pub use error::LedgerError;
 pub use job_runs::JobEnd;
 pub use layout::LayoutLock;
+pub use lists::{KindNumbers, Liked, LikedPlace, Liker};
 pub use pages::{CountCursor, CountRow, Page, ThumbCursor, ThumbRow};
 pub use quarantine::{QuarantineRow, Quarantined, Subject};
 pub use repair::CountRepair;
@@ -155,5 +157,5 @@ ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY', \
 
 /// Names and texts of the statements that answer requests, in their largest size: for EXPLAIN.
 pub fn request_statements() -> Vec<(&'static str, String)> {
-    cold::statements()
+    [cold::statements(), lists::statements()].concat()
 }

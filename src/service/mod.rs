@@ -3,6 +3,7 @@
 mod batch;
 mod cold;
 mod error;
+mod list;
 mod lookup;
 mod recover;
 mod thumb;
@@ -12,10 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use cold::{Bounds, Loader};
 pub use error::ServiceError;
+pub use list::ListPage;
 pub use lookup::Seen;
 pub use recover::{check as recover_check, distrust, new_generation};
 pub use thumb::Outcome;
@@ -23,6 +25,7 @@ pub use thumb::Outcome;
 use crate::config::Settings;
 use crate::hot::{Hot, HotError, HotOptions, Writes};
 use crate::ledger::{Layout, Ledger, LedgerOptions};
+use crate::limits::LIST_QUERIES_MAX;
 
 /// The use cases on one Redis and one MySQL; clones share everything.
 #[derive(Clone)]
@@ -34,6 +37,8 @@ struct Inner {
     loader: Loader,
     resident_ttl_seconds: u64,
     lookups: AtomicU64,
+    /// Places for queries of lists.
+    lists: Semaphore,
     /// Entries that MySQL does not have, by the last measure, and how many there may be.
     backlog: AtomicU64,
     backlog_max: u64,
@@ -92,6 +97,7 @@ impl Service {
             ledger,
             resident_ttl_seconds: settings.resident_ttl_seconds,
             lookups: AtomicU64::new(0),
+            lists: Semaphore::new(LIST_QUERIES_MAX),
             backlog: AtomicU64::new(0),
             backlog_max: settings.backlog_entries_max,
             recovered: Notify::new(),

@@ -17,6 +17,7 @@ mod history;
 mod hot;
 mod http;
 mod ledger;
+mod lists;
 mod lost_replies;
 mod model;
 mod process;

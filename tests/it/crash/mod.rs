@@ -29,6 +29,8 @@ const CASES: &[(&str, u32, Scene)] = &[
     // Count, then user.
     ("cold.filled", 1, Scene::ColdLike),
     ("cold.filled", 2, Scene::ColdLike),
+    ("list.held", 1, Scene::ColdList),
+    ("list.recovering", 1, Scene::RecoveringList),
     ("look.read", 1, Scene::ColdRead),
     ("look.recovering", 1, Scene::RecoveringRead),
     ("thumb.answered", 1, Scene::WarmUnlike),
