@@ -2,7 +2,7 @@
 -- Reads what one user holds that MySQL may not have yet: nothing of a user that is cold, or whose last dirty slice has landed.
 -- KEYS 1 meta, 2 user
 -- ARGV 1 layout, 2 the only target of interest or '', 3 beginning of the targets of interest or '',
---      4 newest version of interest or '' (only for likes of complete users: an older row of a partial one may be hidden by a newer like)
+--      4 newest version of interest or '' (of complete users only: of a partial one a newer state may hide an older row)
 -- Answers {0, recovering (1 or 0), state, then target and signed version of each}, or {2}: uninitialised; {3, layout}: another one
 -- States 0 MySQL has it all, 1 complete: these are the user's likes, 2 partial: MySQL has the others.
 local m = redis.call('HMGET', KEYS[1], 'done', 'barrier', 'generation', 'layout')

@@ -15,6 +15,11 @@ pub const LIST_QUERIES_MAX: usize = 4;
 /// Rows of a user that are read at once when those before were hidden by newer unlikes.
 pub const LIST_ROWS_AGAIN: usize = 500;
 
+/// Targets whose counts are kept in the process: some megabytes, and more than are hot at once.
+pub const COUNT_CACHE_TARGETS_MAX: u64 = 10_000;
+/// How long is remembered what was answered on a target that nobody asks for.
+pub const COUNT_CACHE_LIFE: Duration = Duration::from_secs(60);
+
 /// How often an operation is told *moved* before the caller gets 503: one per window is normal, on-demand seals add some.
 pub const MOVED_RETRIES_MAX: usize = 5;
 /// How often an operation or a read loads what is cold before the caller gets 503 or `null`: a second round is rare, a third is a race lost twice.

@@ -156,6 +156,8 @@ settings! {
         cold_loads_max: usize = range(1, 100_000).default("1000");
         /// Longest wait in milliseconds for a cold user or count; less than request_timeout_ms.
         cold_timeout_ms: u64 = range(10, 60_000).default("2000");
+        /// Most milliseconds for which a process answers a hot target's count from memory to readers that name no user; 0 is never.
+        count_cache_ms: u64 = range(0, 1000).default("0");
     }
     Gathering {
         /// Most operations in one script call; more raises throughput, and the time for which the others wait.

@@ -15,16 +15,16 @@ const BODY_BYTES: usize = 160;
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     match bytes(body) {
         Ok(bytes) => of(status, bytes),
-        Err(response) => response,
+        Err(problem) => problem.into_response(),
     }
 }
 
-/// A body in JSON, or the answer that it cannot be written.
-pub(super) fn bytes(body: &impl Serialize) -> Result<Vec<u8>, Response> {
+/// A body in JSON.
+pub(super) fn bytes(body: &impl Serialize) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::with_capacity(BODY_BYTES);
     match serde_json::to_writer(&mut bytes, body) {
         Ok(()) => Ok(bytes),
-        Err(error) => Err(Problem::internal(error.to_string()).into_response()),
+        Err(error) => Err(Problem::internal(error.to_string())),
     }
 }
 

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde::Serialize;
@@ -64,7 +64,7 @@ impl Caching {
     pub(super) fn json(self, body: &impl Serialize) -> Response {
         let bytes = match answer::bytes(body) {
             Ok(bytes) => bytes,
-            Err(response) => return response,
+            Err(problem) => return problem.into_response(),
         };
         let tag = tag(&bytes);
         let mut response = if self.has(&tag) {

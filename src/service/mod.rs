@@ -2,6 +2,7 @@
 
 mod batch;
 mod cold;
+mod count_cache;
 mod error;
 mod list;
 mod lookup;
@@ -16,6 +17,7 @@ use anyhow::Context as _;
 use tokio::sync::{Notify, Semaphore};
 
 use cold::{Bounds, Loader};
+use count_cache::CountCache;
 pub use error::ServiceError;
 pub use list::ListPage;
 pub use lookup::Seen;
@@ -35,6 +37,7 @@ struct Inner {
     hot: Hot,
     ledger: Ledger,
     loader: Loader,
+    counts: Option<CountCache>,
     resident_ttl_seconds: u64,
     lookups: AtomicU64,
     /// Places for queries of lists.
@@ -93,6 +96,7 @@ impl Service {
         };
         Self(Arc::new(Inner {
             loader: Loader::new(hot.clone(), ledger.clone(), bounds),
+            counts: CountCache::new(settings.count_cache_ms),
             hot,
             ledger,
             resident_ttl_seconds: settings.resident_ttl_seconds,

@@ -48,7 +48,7 @@ async fn without_a_store_a_list_is_refused_and_never_half() {
     sql.heal();
     for (path, caller) in lists {
         let answer = ask(&app, caller, path).await;
-        assert_eq!(shorts(&answer).is_empty(), false, "{path}: {answer:?}");
+        assert!(!shorts(&answer).is_empty(), "{path}: {answer:?}");
     }
     redis.refuse(true);
     redis.cut();
