@@ -41,6 +41,16 @@ pub enum LedgerError {
         /// A column that it would have.
         column: &'static str,
     },
+    /// A newer program has changed the schema so that this one may not work on it.
+    #[error(
+        "the schema is that of a newer thumbd (migration {found}), on which this one must not work: it knows migrations below {below}"
+    )]
+    Newer {
+        /// The newest migration.
+        found: i64,
+        /// The first number that is not compatible.
+        below: i64,
+    },
     /// A migration failed.
     #[error("the migration failed")]
     Migration(#[source] sqlx::migrate::MigrateError),
@@ -104,6 +114,7 @@ impl LedgerError {
             | Self::Login(_)
             | Self::NotMigrated
             | Self::InTheWay { .. }
+            | Self::Newer { .. }
             | Self::Migration(_)
             | Self::LandedBehind { .. }
             | Self::Overtaken

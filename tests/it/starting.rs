@@ -236,13 +236,29 @@ async fn an_older_program_works_on_a_newer_schema() {
     Serve::start(&t.env, &[("THUMBD_SLICE_SECONDS", "3600")])
         .await
         .stop();
-    t.run("INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) VALUES (9999, 'later', TRUE, 'x', 1)")
+    t.run("INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) VALUES (999, 'later', TRUE, 'x', 1)")
         .await;
     t.run("ALTER TABLE thumb ADD COLUMN later INT NOT NULL DEFAULT 7")
         .await;
     t.starts(&t.env).await;
-    let later = "SELECT COUNT(*) FROM _sqlx_migrations WHERE version = 9999";
+    let later = "SELECT COUNT(*) FROM _sqlx_migrations WHERE version = 999";
     assert_eq!(t.number(later).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_that_is_too_new_is_refused() {
+    let t = Stores::fresh().await;
+    Serve::start(&t.env, &[("THUMBD_SLICE_SECONDS", "3600")])
+        .await
+        .stop();
+    t.run("INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) VALUES (1000, 'later', TRUE, 'x', 1)")
+        .await;
+    let line = refused(&t.env).await;
+    says(&line, &["that of a newer thumbd (migration 1000)"]);
+    t.nothing_is_left().await;
+    t.run("DELETE FROM _sqlx_migrations WHERE version = 1000")
+        .await;
+    t.starts(&t.env).await;
 }
 
 /// A user of MySQL with this password and no rights yet, and the environment behind a proxy that logs in as that user.
