@@ -17,7 +17,7 @@ pub use error::{ConfigError, Source};
 pub use example::example;
 pub use field::Setting;
 pub use sources::{CONFIG_FLAG, CONFIG_VARIABLE, Environment, flags};
-pub use values::{Cron, KindSettings, Kinds, LogFormat, Secret};
+pub use values::{Cron, KindSettings, Kinds, LogFormat, Mirror, Secret};
 
 use field::Found;
 use rules::{

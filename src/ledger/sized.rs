@@ -10,6 +10,7 @@ use super::session::Statement;
 use crate::limits::STATEMENT_BYTES_MAX;
 
 /// One statement's texts by the number of items they take, smallest first.
+#[derive(Debug)]
 pub(super) struct Sized {
     texts: Vec<(usize, Arc<str>)>,
 }
