@@ -136,7 +136,10 @@ fn kinds_text(kinds: &toml::Table, path: &Path) -> Result<String, ConfigError> {
             setting: "kinds",
             from: Source::Toml(path.to_owned()),
             problem,
-            allowed: format!("all of {} or none, each {NAME_ALLOWED}", MIRROR_KEYS.join(", ")),
+            allowed: format!(
+                "all of {} or none, each {NAME_ALLOWED}",
+                MIRROR_KEYS.join(", ")
+            ),
         })?;
         texts.push(format!("{kind}{mirror}"));
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use sqlx::Row;
 
 use super::counts::Moves;
+use super::mirror::{self, Mirrors, Missing};
 use super::quarantine::{self, Quarantined};
 use super::session::Session;
 use super::stage::{self, StageRow};
-use super::mirror::{self, Mirrors, Missing};
 use super::{Layout, Ledger, LedgerError, kinds, refuse, state};
 use crate::domain::{Entry, SliceId, Version};
 use crate::limits::{REFUSED_ENTRIES_MAX, REFUSED_ROUNDS_MAX, TRANSACTION_TRIES_MAX};
@@ -151,9 +151,8 @@ pub(super) async fn again(
     session: &Session,
     tries: &mut usize,
 ) -> Result<(), LedgerError> {
-    let again = matches!(error, LedgerError::Busy(_))
-        && *tries < TRANSACTION_TRIES_MAX
-        && session.usable();
+    let again =
+        matches!(error, LedgerError::Busy(_)) && *tries < TRANSACTION_TRIES_MAX && session.usable();
     if !again {
         return Err(error);
     }

@@ -90,9 +90,9 @@ impl Ids {
     fn takes(self, id: &str) -> bool {
         match self {
             Self::Text => true,
-            Self::Signed { max } => id.parse::<i64>().is_ok_and(|number| {
-                (-max - 1..=max).contains(&number) && number.to_string() == id
-            }),
+            Self::Signed { max } => id
+                .parse::<i64>()
+                .is_ok_and(|number| (-max - 1..=max).contains(&number) && number.to_string() == id),
             Self::Unsigned { max } => id
                 .parse::<u64>()
                 .is_ok_and(|number| number <= max && number.to_string() == id),
@@ -220,10 +220,7 @@ fn failed(kind: &str, table: &str, error: LedgerError, problem: &str) -> LedgerE
         LedgerError::Refused(error) | LedgerError::Database(error) => {
             (problem.to_owned(), Some(error))
         }
-        _ => (
-            format!("{problem}: there is no such table or column"),
-            None,
-        ),
+        _ => (format!("{problem}: there is no such table or column"), None),
     };
     LedgerError::Mirror {
         kind: kind.to_owned(),
@@ -423,6 +420,12 @@ impl Ledger {
         }
         let mut session = self.session().await?;
         self.mirrors.columns(&mut session).await.map(drop)
+    }
+
+    /// The mirrors that were asked for, by kind.
+    pub fn mirrors(&self) -> impl Iterator<Item = (&str, &Mirror)> {
+        let wanted = self.mirrors.wanted.iter();
+        wanted.map(|(kind, mirror)| (kind.as_str(), mirror))
     }
 
     /// Looks at a mirror that is only to be read.

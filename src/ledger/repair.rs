@@ -2,8 +2,8 @@
 
 use sqlx::Row;
 
-use super::session::{Session, Statement};
 use super::mirror::{self, Changed, Mirrors, Missing};
+use super::session::{Session, Statement};
 use super::{Ledger, LedgerError, apply, state};
 
 /// A stored count that was changed.
