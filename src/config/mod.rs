@@ -102,6 +102,8 @@ settings! {
         admin_token: Option<Secret> = secret(8, 512).optional().example("change-me-admin-token");
         /// Whether reads without a user need the service key too; true if counts are not public.
         read_requires_key: bool = boolean().default("false");
+        /// Whether an unlike of what is not liked goes to the database too; true while likes are imported, or an import brings back what was taken back before.
+        keep_unlikes: bool = boolean().default("false");
         /// Whether serve brings the database's schema up to date at start; false if its database user may not alter tables.
         migrate_at_start: bool = boolean().default("true");
         /// Longest shutdown in seconds, final flush included; more if a big slice must still land, less if the supervisor kills sooner.

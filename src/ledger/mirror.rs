@@ -281,20 +281,33 @@ pub(super) async fn copy(
     let names: Vec<&str> = columns.iter().map(|column| column.kind.as_str()).collect();
     let numbers = kinds::read(session, &names).await?;
     for column in columns {
-        let Some(kind_id) = numbers.get(&column.kind) else {
-            continue;
-        };
-        let targets = changed.get(kind_id).map(Vec::as_slice).unwrap_or_default();
-        let counts = counts(session, *kind_id, targets).await?;
-        let counts: Vec<(&str, i64)> = targets
-            .iter()
-            .map(|target| (*target, counts.get(*target).copied().unwrap_or(0)))
-            .collect();
-        let copied = column.copy(session, &counts).await;
-        let without = copied.map_err(|error| column.failed(error))?;
-        missing.push((column.kind.clone(), without));
+        let kind_id = numbers.get(&column.kind).copied();
+        let targets = kind_id.and_then(|kind_id| changed.get(&kind_id));
+        if let Some(targets) = targets {
+            let without = copy_counts(session, column, kind_id, targets).await?;
+            missing.push((column.kind.clone(), without));
+        }
     }
     Ok(missing)
+}
+
+/// Sets one mirror; a kind without a number has no likes yet.
+async fn copy_counts(
+    session: &mut Session,
+    column: &MirrorColumn,
+    kind_id: Option<u16>,
+    targets: &[&str],
+) -> Result<u64, LedgerError> {
+    let counts = match kind_id {
+        Some(kind_id) => counts(session, kind_id, targets).await?,
+        None => HashMap::new(),
+    };
+    let counts: Vec<(&str, i64)> = targets
+        .iter()
+        .map(|target| (*target, counts.get(*target).copied().unwrap_or(0)))
+        .collect();
+    let copied = column.copy(session, &counts).await;
+    copied.map_err(|error| column.failed(error))
 }
 
 /// Counts the targets without a row, once their transaction has committed.
@@ -472,13 +485,13 @@ impl Ledger {
     pub async fn mirror_set(&self, kind: &str, ids: &[&str]) -> Result<(), LedgerError> {
         let mut session = self.session().await?;
         let columns = self.mirrors.columns(&mut session).await?;
+        let Some(column) = columns.iter().find(|column| column.kind == kind) else {
+            return Ok(());
+        };
         let mut tries = 1;
         loop {
-            match set(&mut session, columns, kind, ids).await {
-                Ok(missing) => {
-                    note(missing);
-                    return Ok(());
-                }
+            match set(&mut session, column, ids).await {
+                Ok(()) => return Ok(()),
                 Err(error) => {
                     session.rollback().await;
                     apply::again(error, &session, &mut tries).await?;
@@ -490,18 +503,16 @@ impl Ledger {
 
 async fn set(
     session: &mut Session,
-    columns: &[MirrorColumn],
-    kind: &str,
+    column: &MirrorColumn,
     ids: &[&str],
-) -> Result<Missing, LedgerError> {
+) -> Result<(), LedgerError> {
     session.begin("START TRANSACTION").await?;
     // No count moves while this is locked.
     state::read(session, true).await?;
-    let numbers = kinds::read(session, &[kind]).await?;
-    let changed = numbers.get(kind).map(|number| (*number, ids.to_vec()));
-    let missing = copy(session, columns, &changed.into_iter().collect()).await?;
-    session.commit().await?;
-    Ok(missing)
+    let numbers = kinds::read(session, &[&column.kind]).await?;
+    let kind_id = numbers.get(&column.kind).copied();
+    copy_counts(session, column, kind_id, ids).await?;
+    session.commit().await
 }
 
 #[cfg(test)]

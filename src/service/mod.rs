@@ -198,6 +198,7 @@ pub async fn connect_hot(settings: &Settings) -> anyhow::Result<Hot> {
         gather_operations_max: settings.gather_operations_max,
         gather_calls_max: settings.gather_calls_max,
         queue_operations_max: settings.queue_operations_max,
+        keep_unlikes: settings.keep_unlikes,
     };
     Hot::connect(options).await.context("redis")
 }

@@ -1,0 +1,1 @@
+//! A site with tables of its own moves in.
