@@ -170,8 +170,8 @@ async fn nothing_is_pruned_while_an_import_is_under_way_or_has_just_died() {
     // It says nothing any more: ten minutes later it stops nobody.
     let left = "SELECT CAST(import_until / 1000 - UNIX_TIMESTAMP() AS SIGNED) FROM flush_state";
     let left = t.number(left).await;
-    assert!((500..=600).contains(&left), "{left}");
-    t.sql("UPDATE flush_state SET import_until = import_until - 600000")
+    assert!((500..=601).contains(&left), "{left}");
+    t.sql("UPDATE flush_state SET import_until = import_until - 601000")
         .await;
     assert_eq!(compensate(&t).await.rows_pruned, 1);
 }

@@ -91,14 +91,14 @@ impl Stand {
         name
     }
 
-    /// The same stores by another database user.
-    fn settings_as(&self, user: &str, password: &str) -> Settings {
+    /// The same stores by another database user, without a password.
+    fn settings_as(&self, user: &str) -> Settings {
         let own = self.settings.database_url.as_ref().unwrap().expose();
         let (_, place) = own
             .rsplit_once('@')
             .unwrap_or_else(|| own.split_once("://").unwrap());
         Settings {
-            database_url: Some(Secret::new(format!("mysql://{user}:{password}@{place}"))),
+            database_url: Some(Secret::new(format!("mysql://{user}@{place}"))),
             ..self.settings.clone()
         }
     }
