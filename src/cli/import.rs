@@ -24,6 +24,12 @@ const REPORT_PAUSE: Duration = Duration::from_secs(10);
 pub(super) fn command() -> Command {
     Command::new("import")
         .about("Carry likes from a CSV file into the database, also while thumbd serves; exit 1 if any line was refused")
+        .long_about(
+            "Carry likes from a CSV file into the database, also while thumbd serves; exit 1 if any line was refused.\n\n\
+             Times are RFC 3339, or a number since 1970 in seconds, milliseconds or microseconds, by its size. A like without a time is \
+             older than any other; one of the future is as old as the import, and counts only where thumbd knows nothing. What thumbd \
+             knows and is newer stays. A second run changes nothing.",
+        )
         .arg(Arg::new("file").value_name("FILE").required(true).help(
             "CSV with user,target[,time[,kind]] a line, or what its header says; gzip is recognised; - is standard input",
         ))
@@ -49,11 +55,6 @@ pub(super) fn command() -> Command {
         .arg(
             Arg::new("dry-run").long("dry-run").action(ArgAction::SetTrue)
                 .help("Only read the file and say which lines are wrong"),
-        )
-        .after_long_help(
-            "Times are RFC 3339, or a number since 1970 in seconds, milliseconds or microseconds, by its size. A like without a time is \
-             older than any other; one of the future is as old as the import, and counts only where thumbd knows nothing. What thumbd \
-             knows and is newer stays. A second run changes nothing.",
         )
 }
 

@@ -137,7 +137,7 @@ async fn times_of_the_future_win_over_nothing() {
 }
 
 /// Tries an operation until it is taken; during an import what was forgotten while it was dirty says "recovering".
-async fn insist(t: &Stand, user: &str, target: &str, thumb: bool) {
+pub(super) async fn insist(t: &Stand, user: &str, target: &str, thumb: bool) {
     loop {
         let done = if thumb {
             t.like(user, target).await
