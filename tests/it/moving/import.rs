@@ -126,6 +126,8 @@ async fn times_of_the_future_win_over_nothing() {
         .await;
     assert!(newest.unsigned_abs() <= lowest, "{newest} {lowest}");
     assert_eq!(t.look("u1", "blog:1").await, (Some(false), Some(2)));
+    let state = t.ledger.flush_state().await.unwrap();
+    assert!(state.max_version.0 >= newest.unsigned_abs(), "{state:?}");
     // Taken back later, and not revived by another run of the same file.
     t.unlike("u2", "blog:1").await.unwrap();
     let done = import(&t, text).await;
@@ -392,8 +394,18 @@ async fn a_line_that_the_database_refuses_is_a_bad_line() {
 }
 
 #[tokio::test]
-async fn what_was_pruned_does_not_stop_an_import() {
+async fn what_was_pruned_does_not_stop_an_import_and_nothing_is_pruned_meanwhile() {
     let t = in_hundreds(1).await;
+    let under_way =
+        "SELECT CAST(import_until / 1000 > UNIX_TIMESTAMP() AS SIGNED) FROM flush_state";
+    assert_eq!(t.number(under_way).await, 0);
+    let hold = Hold::at("import.begun");
+    tokio::select! {
+        _ = gated(hold.clone(), import(&t, "u1,1")) => panic!("it was not held"),
+        () = hold.reached.notified() => {}
+    }
+    t.lapse().await;
+    assert_eq!(t.number(under_way).await, 1);
     t.sql("UPDATE flush_state SET prune_horizon = 1700000000000000")
         .await;
     let done = import(&t, &likes(5)).await;
@@ -445,4 +457,49 @@ async fn an_unlike_that_is_kept_wins_over_an_older_like_that_comes_later() {
         }
         t.check().await;
     }
+}
+
+#[tokio::test]
+async fn what_was_read_before_an_import_is_not_filled_in_behind_it() {
+    for partitions in [1, 4] {
+        let t = in_hundreds(partitions).await;
+        let hold = Hold::at("cold.fill");
+        let importing = async {
+            hold.reached.notified().await;
+            import(&t, &likes(20)).await.result.unwrap();
+            hold.go_on.notify_one();
+        };
+        let look = gated(hold.clone(), t.look("u1", "blog:1"));
+        let (_, ()) = tokio::join!(look, importing);
+        assert_eq!(t.look("u1", "blog:1").await, (Some(true), Some(20)));
+        t.check().await;
+    }
+}
+
+#[tokio::test]
+async fn a_mark_of_somebody_else_is_cleared_up_first() {
+    let t = in_hundreds(2).await;
+    t.like("u0", "blog:1").await.unwrap();
+    t.flush().await;
+    assert_eq!(t.look("u9", "blog:1").await, (Some(false), Some(1)));
+    let hold = Hold::at("import.begun");
+    let other = async {
+        hold.reached.notified().await;
+        // Somebody has changed a row and its counts, and died before Redis was told.
+        let part = t.home("u9");
+        t.script(&format!(
+            "INSERT INTO thumb SELECT 'u9', kind_id, '1', 1, 7 FROM kind WHERE name = 'blog'; \
+             UPDATE thumb_count SET count = count + 1 WHERE target_id = '1'; \
+             INSERT INTO thumb_count_part SELECT kind_id, '1', {part}, 1 FROM kind WHERE name = 'blog' \
+             ON DUPLICATE KEY UPDATE count = count + 1; \
+             UPDATE flush_state SET outside_token = 'other'"
+        ))
+        .await;
+        hold.go_on.notify_one();
+    };
+    let (done, ()) = tokio::join!(gated(hold.clone(), import(&t, "u5,1\n")), other);
+    done.result.unwrap();
+    assert_eq!(t.look("u9", "blog:1").await, (Some(true), Some(3)));
+    assert_eq!(t.ledger.flush_state().await.unwrap().outside_token, "");
+    t.check().await;
 }
