@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::io::BufReader;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use thumbd::config::Settings;
 use thumbd::moving::{ImportError, Options};
 use thumbd::service::ServiceError;
-use thumbd::steps::gated;
+use thumbd::steps::{Gate, gated};
 
 use super::{file, import, import_with, in_hundreds, path};
 use crate::flush::Hold;
 use crate::process::{behind, end, signal};
-use crate::stand::{Stand, outcome};
+use crate::stand::{Stand, outcome, target};
 
 /// `u0` to `u<users - 1>` like blog 1, and each one of three others, in 2020.
 fn likes(users: usize) -> String {
@@ -112,6 +115,12 @@ async fn times_of_the_future_win_over_nothing() {
     // Accepted, and not in the database when the import begins.
     t.like("u1", "blog:1").await.unwrap();
     t.unlike("u1", "blog:1").await.unwrap();
+    for partition in 0..4 {
+        let peek = t.peek(partition).await;
+        let clock = (peek.time_ms * 1000 + 60_000_000).to_string();
+        t.command::<()>(&["HSET", &t.key(partition, "meta"), "clock", &clock])
+            .await;
+    }
     let text = "u1,1,2090-01-01T00:00:00Z\nu2,1,2090-01-01T00:00:00Z\nu3,1,2090-01-01T00:00:00Z\n";
     let done = import(&t, text).await;
     done.result.unwrap();
@@ -501,5 +510,48 @@ async fn a_mark_of_somebody_else_is_cleared_up_first() {
     done.result.unwrap();
     assert_eq!(t.look("u9", "blog:1").await, (Some(true), Some(3)));
     assert_eq!(t.ledger.flush_state().await.unwrap().outside_token, "");
+    t.check().await;
+}
+
+/// Holds a task at two points.
+struct Twice(Arc<Hold>, Arc<Hold>);
+
+impl Gate for Twice {
+    fn pass(&self, point: &'static str) -> BoxFuture<'static, ()> {
+        let both = (self.0.pass(point), self.1.pass(point));
+        async move {
+            both.0.await;
+            both.1.await;
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_count_is_not_loaded_before_an_unlike_that_was_kept_has_landed() {
+    let keep = Settings {
+        keep_unlikes: true,
+        ..in_hundreds(1).await.settings
+    };
+    let t = Stand::on(keep).await;
+    let (begun, told) = (Hold::at("import.begun"), Hold::at("import.told"));
+    let gate = Arc::new(Twice(begun.clone(), told.clone()));
+    let others = async {
+        begun.reached.notified().await;
+        assert_eq!(t.unlike("u2", "blog:1").await.unwrap(), outcome(false, 0));
+        begun.go_on.notify_one();
+        told.reached.notified().await;
+        // The import has landed and the unlike has not: nobody can say.
+        let count = t.service.lookup(None, &[target("blog:1")]).await;
+        assert!(
+            matches!(count, Err(ServiceError::Recovering { .. })),
+            "{count:?}"
+        );
+        told.go_on.notify_one();
+    };
+    let text = likes(3);
+    let (done, ()) = tokio::join!(gated(gate, import(&t, &text)), others);
+    done.result.unwrap();
+    assert_eq!(t.look("u2", "blog:1").await, (Some(false), Some(2)));
     t.check().await;
 }
