@@ -10,6 +10,7 @@ use indicatif::ProgressBar;
 use tokio::sync::mpsc;
 
 use super::lines;
+use super::signals::Signals;
 use crate::config::Settings;
 use crate::domain::Kind;
 use crate::moving::{Importer, Line, LineReader, Options, Summary};
@@ -170,12 +171,6 @@ async fn import(
         errors_max: arguments.errors_max,
         ..Options::default()
     };
-    let stop = options.stop.clone();
-    let stopper = tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            stop.cancel();
-        }
-    });
     let service = Service::build(settings).await?;
     let stop = options.stop.clone();
     let mut importer = Importer::begin(&service, settings, options).await?;
@@ -189,8 +184,11 @@ async fn import(
         }
     };
     let on_refused = |number: u64, problem: &str| refused(bar, number, problem);
-    let result = importer.run(lines, on_refused, on_chunk).await;
-    stopper.abort();
+    let signals = Signals::listen().context("signals cannot be heard")?;
+    let result = tokio::select! {
+        result = importer.run(lines, on_refused, on_chunk) => result,
+        never = signals.watch(stop.clone()) => match never {},
+    };
     let result = match result {
         Ok(()) if stop.is_cancelled() => Err(anyhow::anyhow!("interrupted")),
         other => other.map_err(anyhow::Error::from),

@@ -1,7 +1,7 @@
 //! `thumbd import`: what it writes, what wins, what users see at once, and what is left when it dies.
 
 use std::collections::BTreeMap;
-use std::io::BufReader;
+use std::io::{BufReader, Read as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -317,6 +317,37 @@ async fn the_program_goes_on_after_kill_9() {
     }
     t.check().await;
     assert_eq!(rows(&t).await, (400, 400, 400));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_it_behind_the_transaction_that_is_under_way() {
+    let t = in_hundreds(1).await;
+    let csv = file(&likes(200));
+    let name = path(&csv).to_owned();
+    let mut variables = t.variables();
+    variables.push(("FAILPOINTS".into(), "import.applied=2*delay(500)".into()));
+    let said = tokio::task::spawn_blocking(move || {
+        let words = ["import", &name, "--kind", "blog"];
+        let mut child = crate::serve::run(&words, &variables);
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        assert_eq!(behind("failpoint", &mut log), "import.applied");
+        signal(&child, "INT");
+        let mut said = String::new();
+        log.read_to_string(&mut said).unwrap();
+        assert_eq!(end(&mut child).code(), Some(1), "{said}");
+        said
+    })
+    .await
+    .unwrap();
+    assert!(said.contains("everything up to line 200 is in"), "{said}");
+    assert!(said.contains("--from-line 201: interrupted"), "{said}");
+    assert_eq!(t.number("SELECT COUNT(*) FROM thumb").await, 200);
+    t.check().await;
+    let rest = ["import", path(&csv), "--kind", "blog", "--from-line", "201"];
+    let (code, text) = t.program(&rest).await;
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("new likes     200"), "{text}");
+    t.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
