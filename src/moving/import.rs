@@ -322,8 +322,17 @@ impl Importer {
         Ok(())
     }
 
+    /// Waits for as long as it takes: the compensator of a large site has it for minutes.
     async fn lease(&self) -> Result<Lease, JobError> {
-        Lease::wait(self.service.hot(), &new_generation(), self.lease_life).await
+        loop {
+            let lease = Lease::wait(self.service.hot(), &new_generation(), self.lease_life).await;
+            match lease {
+                Err(JobError::LeaseHeld) if !self.options.stop.is_cancelled() => {
+                    tracing::info!("the import waits for a job of another instance");
+                }
+                other => return other,
+            }
+        }
     }
 
     /// Lets others have the lease now and then.

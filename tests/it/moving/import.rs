@@ -544,6 +544,27 @@ async fn a_mark_of_somebody_else_is_cleared_up_first() {
     t.check().await;
 }
 
+#[tokio::test]
+async fn an_import_waits_for_a_job_that_takes_long() {
+    let impatient = Settings {
+        lease_ttl_ms: 50,
+        ..in_hundreds(1).await.settings
+    };
+    let t = Stand::on(impatient).await;
+    let minute = Duration::from_secs(60);
+    assert!(t.hot.lease("flush", "other", minute).await.unwrap());
+    let text = likes(3);
+    let other = async {
+        // Longer than any other command waits.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        t.hot.lease_release("flush", "other").await.unwrap();
+    };
+    let (done, _) = tokio::join!(import(&t, &text), other);
+    done.result.unwrap();
+    assert_eq!(done.summary.likes, 6);
+    t.check().await;
+}
+
 /// Holds a task at two points.
 struct Twice(Arc<Hold>, Arc<Hold>);
 
