@@ -45,6 +45,15 @@ pub const PRUNE_ROWS_MAX: usize = 2000;
 /// Targets whose counts are mended in one transaction, which holds up the flush: a hot target takes a second.
 pub const REPAIR_TARGETS_MAX: usize = 64;
 
+/// How long an import that says nothing stops pruning: it writes every few moments, and one that died must not stop it for ever.
+pub const IMPORT_HOLD: Duration = Duration::from_secs(600);
+/// How long an import holds the lease before it lets others have it: a durable write waits for its own flush.
+pub const IMPORT_LEASE_MAX: Duration = Duration::from_secs(1);
+/// Pause in which others can take the lease: they look every 100 ms.
+pub const IMPORT_PAUSE: Duration = Duration::from_millis(150);
+/// Rows or counts of one page of an export or a comparison.
+pub const PAGE_ROWS_MAX: u64 = 2000;
+
 /// How often a layout that is to end is flushed before the change is given up: more than once only if somebody still writes.
 pub const RETIRE_TRIES_MAX: usize = 3;
 

@@ -40,7 +40,11 @@ pub fn example() -> String {
         let _ = match setting.shape {
             Shape::Text => writeln!(out, "#{} = {}", setting.name, toml::Value::from(value)),
             Shape::Integer | Shape::Boolean => writeln!(out, "#{} = {value}", setting.name),
-            Shape::Kinds => writeln!(out, "#[kinds.{value}]"),
+            Shape::Kinds => writeln!(
+                out,
+                "#[kinds.{value}]\n#mirror_table = \"shop.{value}\"\n#mirror_id_column = \"id\"\n\
+                 #mirror_count_column = \"thumb_count\""
+            ),
             Shape::Tables => writeln!(out, "#[[{}]]\n#{value}", setting.name),
         };
     }

@@ -17,7 +17,7 @@ pub use error::{ConfigError, Source};
 pub use example::example;
 pub use field::Setting;
 pub use sources::{CONFIG_FLAG, CONFIG_VARIABLE, Environment, flags};
-pub use values::{Cron, KindSettings, Kinds, LogFormat, Secret};
+pub use values::{Cron, KindSettings, Kinds, LogFormat, Mirror, Secret};
 
 use field::Found;
 use rules::{
@@ -124,6 +124,8 @@ settings! {
         jwt_leeway_seconds: u64 = range(0, 300).default("30");
         /// Whether reads without a user need the service key too; true if counts are not public.
         read_requires_key: bool = boolean().default("false");
+        /// Whether an unlike of what is not liked goes to the database too; true while likes are imported, or an import brings back what was taken back before.
+        keep_unlikes: bool = boolean().default("false");
         /// Whether serve brings the database's schema up to date at start; false if its database user may not alter tables.
         migrate_at_start: bool = boolean().default("true");
         /// Longest shutdown in seconds, final flush included; more if a big slice must still land, less if the supervisor kills sooner.

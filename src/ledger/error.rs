@@ -98,6 +98,22 @@ pub enum LedgerError {
         /// What MySQL said of one of them.
         reason: String,
     },
+    /// A column of the site's own cannot be set to the counts. Nothing lands until it can.
+    #[error("the mirror of kind {kind}, {table}: {problem}")]
+    Mirror {
+        /// The kind.
+        kind: String,
+        /// The table, quoted.
+        table: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+        /// What MySQL said.
+        #[source]
+        source: Option<sqlx::Error>,
+    },
+    /// Somebody else has changed rows or counts and has not told Redis yet, or died before: the next flush clears that up.
+    #[error("another import or repair is under way, or died")]
+    OutsideOther,
     /// Anything else that MySQL or the driver says: repeating will not help.
     #[error("MySQL refused a statement")]
     Database(#[source] sqlx::Error),
@@ -124,6 +140,8 @@ impl LedgerError {
             | Self::Row(_)
             | Self::Refused(_)
             | Self::TooManyRefused { .. }
+            | Self::Mirror { .. }
+            | Self::OutsideOther
             | Self::Database(_) => false,
         }
     }

@@ -19,6 +19,7 @@ mod http;
 mod ledger;
 mod lost_replies;
 mod model;
+mod moving;
 mod mysql_faults;
 mod panics;
 mod process;
