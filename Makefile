@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: run test check bench torture deps fmt
+.PHONY: run test test-mysql lint check check-all bench torture deps fmt
 
 # A complete thumbd on private servers. The data stay in .thumbd.
 run: deps
@@ -12,14 +12,27 @@ run: deps
 test: deps
 	$(CARGO) test
 
+# The tests that need servers, on a real MySQL instead of MariaDB. It is unpacked beside the system if it is missing.
+MYSQL ?= .thumbd-mysql
+test-mysql: deps
+	scripts/install-mysql.sh $(MYSQL)
+	THUMBD_TEST_MYSQLD=$(abspath $(MYSQL))/mysqld $(CARGO) test --test it
+
 # The gate: nothing is merged that does not pass. The tests come last, so that their totals are what one sees.
-check: deps
+check: lint
+	$(CARGO) test
+
+# The same with the tests that take long, and on both databases.
+check-all: lint
+	THUMBD_SLOW_TESTS=1 $(CARGO) test
+	$(MAKE) test-mysql
+
+lint: deps
 	scripts/check-components.sh
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps
 	if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check bans licenses sources; fi
-	$(CARGO) test
 
 # A long mix of everything that can break, and a check of what clients were told: make torture SECONDS=600 SEED=7
 SECONDS ?= 60

@@ -13,11 +13,16 @@ if call('EXISTS', KEYS[4]) == 1 then
   call('RENAME', KEYS[4], KEYS[5])
   call('ZADD', KEYS[3], string.format('%.0f', now), ARGV[2])
 end
+local unkept = 0
 for i = 6, #KEYS do
   local since = call('ZSCORE', KEYS[3], ARGV[i - 2])
   if since and tonumber(since) <= now - ARGV[3] then
     call('UNLINK', KEYS[i])
     call('ZREM', KEYS[3], ARGV[i - 2])
+    unkept = math.max(unkept, tonumber(ARGV[i - 2]))
   end
+end
+if unkept > tonumber(call('HGET', KEYS[1], 'unkept') or '0') then
+  call('HSET', KEYS[1], 'unkept', string.format('%.0f', unkept))
 end
 return 1

@@ -7,4 +7,4 @@
 -- Answers {0, generation, sealed, then per operation a code and the partition's part of the count}, or
 --      {1, id}: moved, another slice is open, nothing was done; {2}: uninitialised; {3, layout}: the keys are laid out in another one
 -- Codes 1 changed, -1 was so already, 2 user cold, 3 count cold, 4 both cold, 5 recovering, 6 not held by a partial user
-local WANTED = true
+local WANTED, KEPT = true, false

@@ -12,15 +12,18 @@ use crate::config::Settings;
 use crate::http::{self, Drained, Server};
 use crate::jobs::Jobs;
 use crate::ledger::{Ledger, LedgerOptions};
-use crate::limits::METRICS_UPKEEP;
+use crate::limits::{ADMIN_CONNECTIONS_MAX, METRICS_UPKEEP};
 use crate::relayout;
-use crate::service::Service;
+use crate::service::{Service, connect_ledger};
 use crate::telemetry;
 
 /// A thumbd that is ready to run.
 pub struct App {
     address: SocketAddr,
+    admin_address: Option<SocketAddr>,
     server: Server,
+    /// For operators, on an address of its own.
+    admin: Option<Server>,
     service: Service,
     jobs: Jobs,
     metrics: PrometheusHandle,
@@ -32,19 +35,33 @@ impl App {
     /// Binds the address, brings the schema up to date if the settings say so, connects and starts the jobs.
     pub async fn build(settings: Settings) -> anyhow::Result<Self> {
         let metrics = telemetry::metrics_init()?;
-        let listener = TcpListener::bind(settings.listen).await;
-        let listener = listener.with_context(|| format!("cannot listen on {}", settings.listen))?;
-        let address = listener.local_addr().context("the socket has no address")?;
+        let (listener, address) = listen(settings.listen).await?;
+        let admin = match settings.admin_listen {
+            Some(address) => Some(listen(address).await?),
+            None => None,
+        };
+        let ledger = connect_ledger(&settings)?;
+        let mut reached = ledger.reach().await;
+        if reached.is_ok() {
+            reached = ledger.check_schema().await;
+        }
+        ledger.close().await;
+        reached.context("database")?;
         if settings.migrate_at_start {
             migrate(&settings).await?;
         }
         relayout::ensure(&settings).await?;
         let service = Service::build(&settings).await?;
         let jobs = Jobs::start(&settings, &service).await?;
-        let front = http::front(&settings, service.clone(), jobs.clone(), metrics.clone());
+        let fronts = http::fronts(&settings, service.clone(), jobs.clone(), metrics.clone());
+        let server = |listener, front, max| Server::new(listener, front, &settings, max);
         Ok(Self {
             address,
-            server: Server::new(listener, front, &settings),
+            admin_address: admin.as_ref().map(|(_, address)| *address),
+            server: server(listener, fronts.public, settings.connections_max),
+            admin: admin
+                .zip(fronts.inner)
+                .map(|((listener, _), front)| server(listener, front, ADMIN_CONNECTIONS_MAX)),
             service,
             jobs,
             metrics,
@@ -56,6 +73,11 @@ impl App {
     /// Where it listens: the real port, also if the settings asked for any.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where operators find it, if that is another address.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
     }
 
     /// The jobs, to run one by hand.
@@ -74,13 +96,23 @@ impl App {
             () = token.cancelled() => Ok(()),
             error = self.jobs.failed() => Err(error.context("a background task died")),
             error = self.server.accept() => Err(error.into()),
+            Some(error) = accept(self.admin.as_ref()) => Err(error.into()),
             never = upkeep(&self.metrics) => match never {},
         };
         let begun = Instant::now();
         // Half of the time at most belongs to the requests: the flush must have the other.
         let drain = self.request_timeout.min(self.shutdown / 2);
-        if let Drained::Cut(count) = self.server.drain(drain).await {
-            tracing::warn!(count, "requests took too long and were cut");
+        let admin = async {
+            match self.admin {
+                Some(server) => server.drain(drain).await,
+                None => Drained::Whole,
+            }
+        };
+        let (public, admin) = tokio::join!(self.server.drain(drain), admin);
+        for drained in [public, admin] {
+            if let Drained::Cut(count) = drained {
+                tracing::warn!(count, "requests took too long and were cut");
+            }
         }
         let left = self.shutdown.saturating_sub(begun.elapsed());
         let flushed = match tokio::time::timeout(left, self.jobs.stop()).await {
@@ -98,6 +130,17 @@ impl App {
 
 const UNFLUSHED: &str = "the last flush did not end; Redis keeps what is left for the next start";
 
+async fn listen(wanted: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(wanted).await;
+    let listener = listener.with_context(|| format!("cannot listen on {wanted}"))?;
+    let address = listener.local_addr().context("the socket has no address")?;
+    Ok((listener, address))
+}
+
+async fn accept(server: Option<&Server>) -> Option<std::io::Error> {
+    Some(server?.accept().await)
+}
+
 /// Brings the schema up to date, by a connection of its own.
 pub async fn migrate(settings: &Settings) -> anyhow::Result<()> {
     let options = LedgerOptions {
@@ -107,7 +150,10 @@ pub async fn migrate(settings: &Settings) -> anyhow::Result<()> {
     };
     let url = settings.require_database_url()?;
     let ledger = Ledger::connect(url.expose(), options)?;
-    let result = ledger.migrate().await;
+    let mut result = ledger.check_schema().await;
+    if result.is_ok() {
+        result = ledger.migrate().await;
+    }
     ledger.close().await;
     result.context("the schema cannot be brought up to date")
 }

@@ -3,6 +3,7 @@
 //! `ARCHITECTURE.md` has the code map and the invariants.
 
 pub mod app;
+pub mod auth;
 pub mod cli;
 pub mod config;
 pub mod dev;
@@ -13,6 +14,7 @@ pub mod http;
 pub mod jobs;
 pub mod ledger;
 pub mod limits;
+pub mod moving;
 pub mod relayout;
 pub mod repair;
 pub mod service;

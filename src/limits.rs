@@ -58,6 +58,15 @@ pub const PRUNE_ROWS_MAX: usize = 2000;
 /// Targets whose counts are mended in one transaction, which holds up the flush: a hot target takes a second.
 pub const REPAIR_TARGETS_MAX: usize = 64;
 
+/// How long an import that says nothing stops pruning: it writes every few moments, and one that died must not stop it for ever.
+pub const IMPORT_HOLD: Duration = Duration::from_secs(600);
+/// How long an import holds the lease before it lets others have it: a durable write waits for its own flush.
+pub const IMPORT_LEASE_MAX: Duration = Duration::from_secs(1);
+/// Pause in which others can take the lease: they look every 100 ms.
+pub const IMPORT_PAUSE: Duration = Duration::from_millis(150);
+/// Rows or counts of one page of an export or a comparison.
+pub const PAGE_ROWS_MAX: u64 = 2000;
+
 /// How often a layout that is to end is flushed before the change is given up: more than once only if somebody still writes.
 pub const RETIRE_TRIES_MAX: usize = 3;
 
@@ -87,6 +96,8 @@ pub const JOB_RUNS_KEPT: Duration = Duration::from_secs(90 * 86_400);
 /// Least time between two seals on demand: each is a transaction and a new slice for those who like next, and whoever waits for
 /// the ledger waits for some ten milliseconds of it anyway.
 pub const SEAL_PAUSE: Duration = Duration::from_millis(100);
+/// Pause before a planned run of the compensator is looked at again that another instance may be at: it may have died in it.
+pub const UNSETTLED_PAUSE: Duration = Duration::from_secs(1);
 /// Pause before a durable write asks again after a flush that failed: the database is away, and the log has it already.
 pub const DURABLE_PAUSE: Duration = Duration::from_millis(200);
 /// Pause before each check of a partition behind a trouble with Redis: a server that comes back has a herd to answer first.
@@ -96,6 +107,8 @@ pub const FLUSH_LAG_MAX: Duration = Duration::from_secs(30);
 
 /// Longest life of an admin request: a compensation of a big site takes long, and its caller waits for the report.
 pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(3600);
+/// Most connections at once on the address of operators: a few people and scrapers.
+pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 /// Most bytes that a connection buffers, and so the longest head of a request: a like has about 300.
 pub const CONNECTION_BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// Pause after a failed accept, mostly for want of file descriptors: an error at once would only spin.

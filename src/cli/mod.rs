@@ -1,9 +1,14 @@
 //! The command line: one file a command, each with its own arguments. Settings come from `config`; what a command does lies in the modules that it calls.
 
+mod compare;
 pub mod compensate;
 pub mod dev;
 mod dev_text;
+mod export;
 pub mod flush;
+mod import;
+mod key;
+mod lines;
 pub mod load;
 pub mod migrate;
 mod quarantine;
@@ -62,6 +67,10 @@ pub fn command() -> Command {
         .subcommand(with_settings(verify::command(), BOTH_STORES))
         .subcommand(with_settings(repair::command(), BOTH_STORES))
         .subcommand(quarantine::command())
+        .subcommand(key::command())
+        .subcommand(with_settings(import::command(), BOTH_STORES))
+        .subcommand(with_settings(export::command(), &[Group::Database]))
+        .subcommand(with_settings(compare::command(), &[Group::Database]))
         .subcommand(load::command())
 }
 
@@ -107,6 +116,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
 
 fn dispatch(matches: &ArgMatches, environment: &Environment) -> anyhow::Result<ExitCode> {
     let (name, arguments) = matches.subcommand().context("no command")?;
+    // It needs no settings, and makes some.
+    if name == "key" {
+        return key::run(arguments);
+    }
     // Of a command of commands the innermost knows all flags.
     let innermost = arguments.subcommand().map_or(arguments, |(_, inner)| inner);
     let settings = Settings::load(innermost, environment)?;
@@ -127,6 +140,9 @@ fn dispatch(matches: &ArgMatches, environment: &Environment) -> anyhow::Result<E
                 quarantine::run(settings, quarantine::Arguments::read(arguments)?).await
             }
             "repair" => repair::run(settings).await,
+            "import" => import::run(settings, import::Arguments::read(arguments)?).await,
+            "export" => export::run(settings, export::Arguments::read(arguments)).await,
+            "compare" => compare::run(settings, compare::Arguments::read(arguments)?).await,
             "load" => load::run(settings, load::Arguments::read(arguments)?).await,
             _ => anyhow::bail!("no command {name}"),
         }
@@ -138,7 +154,15 @@ fn dispatch(matches: &ArgMatches, environment: &Environment) -> anyhow::Result<E
 
 /// An error with its causes, in one line whatever they hold.
 fn one_line(error: &anyhow::Error) -> String {
-    let text = format!("{error:#}");
+    let mut texts: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        // Some errors of libraries repeat their cause in their own text.
+        if !texts.last().is_some_and(|last| last.ends_with(&text)) {
+            texts.push(text);
+        }
+    }
+    let text = texts.join(": ");
     text.split(['\n', '\r'])
         .map(str::trim)
         .filter(|part| !part.is_empty())

@@ -25,6 +25,9 @@ pub async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let app = App::build(settings).await?;
     let signals = Signals::listen().context("signals cannot be listened to")?;
     tracing::info!(address = %app.address(), version = env!("CARGO_PKG_VERSION"), "serving");
+    if let Some(address) = app.admin_address() {
+        tracing::info!(%address, "serving operators");
+    }
     let token = CancellationToken::new();
     tokio::select! {
         result = app.run_until_stopped(token.clone()) => result?,

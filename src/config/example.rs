@@ -17,13 +17,15 @@ pub fn example() -> String {
     let mut group: Option<Group> = None;
     for setting in table() {
         // Tables end what stands outside of tables, so they come last.
-        let out = if setting.shape == Shape::Kinds {
-            &mut tables
-        } else {
-            &mut text
-        };
-        if setting.shape == Shape::Kinds {
-            out.push_str("\n# ---- Kinds ----\n");
+        let is_table = matches!(setting.shape, Shape::Kinds | Shape::Tables);
+        let out = if is_table { &mut tables } else { &mut text };
+        if is_table {
+            let heading = if setting.shape == Shape::Kinds {
+                "Kinds"
+            } else {
+                "Keys"
+            };
+            let _ = writeln!(out, "\n# ---- {heading} ----");
         } else if group != Some(setting.group) {
             group = Some(setting.group);
             let _ = writeln!(out, "\n# ---- {} ----", setting.group.heading());
@@ -38,7 +40,12 @@ pub fn example() -> String {
         let _ = match setting.shape {
             Shape::Text => writeln!(out, "#{} = {}", setting.name, toml::Value::from(value)),
             Shape::Integer | Shape::Boolean => writeln!(out, "#{} = {value}", setting.name),
-            Shape::Kinds => writeln!(out, "#[kinds.{value}]"),
+            Shape::Kinds => writeln!(
+                out,
+                "#[kinds.{value}]\n#mirror_table = \"shop.{value}\"\n#mirror_id_column = \"id\"\n\
+                 #mirror_count_column = \"thumb_count\""
+            ),
+            Shape::Tables => writeln!(out, "#[[{}]]\n#{value}", setting.name),
         };
     }
     text + &tables

@@ -15,6 +15,8 @@ pub(super) enum Shape {
     Boolean,
     /// A table of tables, by kind.
     Kinds,
+    /// An array of tables; its text is JSON.
+    Tables,
 }
 
 type Read<T> = Box<dyn Fn(&str) -> Result<T, String>>;

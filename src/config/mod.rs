@@ -17,13 +17,15 @@ pub use error::{ConfigError, Source};
 pub use example::example;
 pub use field::Setting;
 pub use sources::{CONFIG_FLAG, CONFIG_VARIABLE, Environment, flags};
-pub use values::{Cron, KindSettings, Kinds, LogFormat, Secret};
+pub use values::{Cron, KindSettings, Kinds, LogFormat, Mirror, Secret};
 
 use field::Found;
 use rules::{
-    address, boolean, cron, key_prefix, kinds, log_filter, log_format, range, secret, time_zone,
-    url,
+    address, boolean, cron, jwt_keys, jwt_secret, key_prefix, kinds, log_filter, log_format,
+    named_keys, range, secret, text, time_zone, url,
 };
+
+use crate::auth::{NamedKey, Right, TokenKeys};
 
 /// Builds [`Settings`], [`table`] and the reader of both from one list.
 macro_rules! settings {
@@ -90,18 +92,40 @@ impl Group {
     }
 }
 
+const KEY_EXAMPLE: &str = r#"name = "web"
+#sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+#rights = ["write"]
+#kinds = ["blog"]"#;
+const JWT_KEYS_EXAMPLE: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"2026-12","x":"4I5kfcKUxDI7utrOOY12wEXQ-Vg7NVnorof-T2Ev6zs"}]}"#;
+
 settings! {
     Service {
         /// Address and port to listen on; 0.0.0.0 to be reached from other machines too.
         listen: SocketAddr = address().default("127.0.0.1:7468");
+        /// A second address for /admin, /metrics and the probes; /admin and /metrics are then found only there.
+        admin_listen: Option<SocketAddr> = address().optional().example("127.0.0.1:7469");
         /// Kinds of targets that are accepted; leave it out to accept any well-formed kind, name them to catch misspelt ones.
         kinds: Kinds = kinds().absent(Kinds::any()).example("blog");
         /// Key with which a site's back end may name any user (Authorization: Bearer); serve refuses to start without.
         service_key: Option<Secret> = secret(8, 512).optional().example("change-me-service-key");
         /// Token for /admin calls (Authorization: Bearer); serve refuses to start without.
         admin_token: Option<Secret> = secret(8, 512).optional().example("change-me-admin-token");
+        /// Further keys, each with a name, the SHA-256 of the key, its rights and, if not for all, its kinds; thumbd key makes one.
+        keys: Vec<NamedKey> = named_keys().absent(Vec::new()).example(KEY_EXAMPLE);
+        /// Secret with which tokens of users are signed (JWT, HS256).
+        jwt_secret: Option<TokenKeys> = jwt_secret().optional().example("change-me-to-32-random-bytes-or-more");
+        /// Keys with which tokens of users are checked: a JWK set (HS256, RS256, ES256, EdDSA), or one public key in PEM.
+        jwt_keys: Option<TokenKeys> = jwt_keys().optional().example(JWT_KEYS_EXAMPLE);
+        /// Who must have issued a token (iss).
+        jwt_issuer: Option<String> = text(255).optional().example("https://login.example.com");
+        /// For whom a token must be (aud); without it tokens that name somebody are refused.
+        jwt_audience: Option<String> = text(255).optional().example("thumbd");
+        /// Seconds by which the clock of who signs tokens may differ.
+        jwt_leeway_seconds: u64 = range(0, 300).default("30");
         /// Whether reads without a user need the service key too; true if counts are not public.
         read_requires_key: bool = boolean().default("false");
+        /// Whether an unlike of what is not liked goes to the database too; true while likes are imported, or an import brings back what was taken back before.
+        keep_unlikes: bool = boolean().default("false");
         /// Whether serve brings the database's schema up to date at start; false if its database user may not alter tables.
         migrate_at_start: bool = boolean().default("true");
         /// Longest shutdown in seconds, final flush included; more if a big slice must still land, less if the supervisor kills sooner.
@@ -270,12 +294,29 @@ impl Settings {
 
     /// Refuses to go without the keys that `rule` asks for.
     pub fn check_keys(&self, rule: KeyRule) -> Result<(), ConfigError> {
-        if rule == KeyRule::OptionalOnLoopback && self.listen.ip().is_loopback() {
+        let mut addresses = [Some(self.listen), self.admin_listen].into_iter().flatten();
+        let loopback = addresses.all(|address| address.ip().is_loopback());
+        if rule == KeyRule::OptionalOnLoopback && loopback {
             return Ok(());
         }
-        required("service_key", &self.service_key)?;
-        required("admin_token", &self.admin_token)?;
+        if !self.names_writers() {
+            required("service_key", &self.service_key)?;
+        }
+        if !self.names_admins() {
+            required("admin_token", &self.admin_token)?;
+        }
         Ok(())
+    }
+
+    /// Whether somebody may write beside the holder of the service key.
+    pub fn names_writers(&self) -> bool {
+        let tokens = self.jwt_secret.is_some() || self.jwt_keys.is_some();
+        tokens || self.keys.iter().any(|key| key.has(Right::Write))
+    }
+
+    /// Whether somebody may administer beside the holder of the admin token.
+    pub fn names_admins(&self) -> bool {
+        self.keys.iter().any(|key| key.has(Right::Admin))
     }
 
     /// The address of Redis, for commands that cannot go without.

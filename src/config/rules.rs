@@ -7,7 +7,8 @@ use std::str::FromStr;
 use tracing_subscriber::EnvFilter;
 
 use super::field::{Rule, Shape};
-use super::values::{Cron, Kinds, LogFormat, Secret};
+use super::values::{Cron, KindSettings, Kinds, LogFormat, Mirror, Secret};
+use crate::auth::{NamedKey, TokenKeys};
 use crate::domain::Kind;
 
 fn rule<T>(
@@ -119,20 +120,63 @@ pub(super) fn url(schemes: &'static [&'static str]) -> Rule<Secret> {
     }
 }
 
+/// A short text without spaces at its ends.
+pub(super) fn text(bytes_max: usize) -> Rule<String> {
+    let allowed = format!("1 to {bytes_max} bytes");
+    rule(Shape::Text, allowed, move |text| {
+        if text.is_empty() || text.len() > bytes_max || text.trim() != text {
+            return Err(format!("has {} bytes, or a space at an end", text.len()));
+        }
+        Ok(text.to_owned())
+    })
+}
+
+pub(super) fn named_keys() -> Rule<Vec<NamedKey>> {
+    let allowed =
+        "tables [[keys]] with name, sha256, rights (read, write, admin) and kinds; elsewhere JSON";
+    Rule {
+        // The digests are no secrets; but nobody wants this as a flag, and a file of its own is handy.
+        secret: true,
+        ..rule(Shape::Tables, allowed, NamedKey::parse_list)
+    }
+}
+
+pub(super) fn jwt_secret() -> Rule<TokenKeys> {
+    Rule {
+        secret: true,
+        ..rule(Shape::Text, "32 bytes or more", TokenKeys::secret)
+    }
+}
+
+pub(super) fn jwt_keys() -> Rule<TokenKeys> {
+    let allowed = "a JWK set in JSON, or a public key in PEM; best as a file of its own";
+    Rule {
+        secret: true,
+        ..rule(Shape::Text, allowed, TokenKeys::parse)
+    }
+}
+
 pub(super) fn kinds() -> Rule<Kinds> {
     rule(
         Shape::Kinds,
-        "a comma list of kinds [a-z][a-z0-9_-]{0,31}; in TOML a table [kinds.NAME] for each",
+        "a comma list of kinds [a-z][a-z0-9_-]{0,31}, each alone or as KIND:TABLE/ID_COLUMN/COUNT_COLUMN if its counts are copied to a column of your own; in TOML a table [kinds.NAME] for each, empty or with mirror_table, mirror_id_column and mirror_count_column",
         |text| {
-            let kinds: Result<Vec<Kind>, _> = text
-                .split(',')
-                .map(|kind| Kind::parse(kind.trim()))
-                .collect();
+            let kinds: Result<Vec<_>, String> = text.split(',').map(kind).collect();
             kinds
-                .map(Kinds::only)
-                .map_err(|error| format!("{text:?}: {error}"))
+                .map(Kinds::with)
+                .map_err(|problem| format!("{text:?}: {problem}"))
         },
     )
+}
+
+/// One kind, with its mirror if it has one.
+fn kind(text: &str) -> Result<(Kind, KindSettings), String> {
+    let (name, mirror) = match text.trim().split_once(':') {
+        Some((name, mirror)) => (name, Some(Mirror::parse_text(mirror)?)),
+        None => (text.trim(), None),
+    };
+    let kind = Kind::parse(name).map_err(|error| error.to_string())?;
+    Ok((kind, KindSettings { mirror }))
 }
 
 pub(super) fn key_prefix() -> Rule<String> {

@@ -75,6 +75,7 @@ pub fn flags(groups: &[Group]) -> Vec<Arg> {
                 Shape::Integer => "N",
                 Shape::Boolean => "BOOL",
                 Shape::Kinds => "LIST",
+                Shape::Tables => "JSON",
             };
             Arg::new(setting.name)
                 .long(flag(setting.name))
@@ -213,7 +214,7 @@ pub(super) fn nearest(name: &str, known: &[String]) -> Option<String> {
         .iter()
         .map(|known| (distance(name, known), known))
         .min()?;
-    (distance <= 3).then(|| best.clone())
+    (distance <= 3 && 2 * distance <= name.len()).then(|| best.clone())
 }
 
 /// Levenshtein distance.

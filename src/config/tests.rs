@@ -144,6 +144,8 @@ fn every_setting_has_a_variable_and_only_open_ones_a_flag() {
     for setting in table() {
         let text = setting.default.or(setting.example).unwrap();
         let name = format!("THUMBD_{}", setting.name.to_uppercase());
+        // Only TOML has tables.
+        let text = if setting.name == "keys" { "[]" } else { text };
         load(&[], &[(&name, text)]).unwrap();
         assert_eq!(
             longs.contains(&setting.name.replace('_', "-")),
@@ -359,6 +361,35 @@ fn kinds_close_the_list() {
 }
 
 #[test]
+fn a_mirror_is_a_table_of_keys_or_a_short_text() {
+    let table = "[kinds.blog]\nmirror_table = \"shop.blog\"\nmirror_id_column = \"id\"\n\
+                 mirror_count_column = \"thumb_count\"\n[kinds.photo]\n";
+    let files = Files::new(&[("a.toml", table)]);
+    for settings in [
+        load(&["--kinds", "blog:shop.blog/id/thumb_count, photo"], &[]).unwrap(),
+        load(&["--config", &files.path("a.toml")], &[]).unwrap(),
+    ] {
+        assert_eq!(settings.kinds.names().unwrap().count(), 2);
+        let mirrors: Vec<_> = settings.kinds.mirrors().collect();
+        let mirror = Mirror::parse("shop.blog", "id", "thumb_count").unwrap();
+        assert_eq!(mirrors.len(), 1);
+        assert_eq!((mirrors[0].0.as_str(), mirrors[0].1), ("blog", &mirror));
+    }
+    let with = |more: &str| Files::toml_problem(&format!("[kinds.blog]\n{more}"));
+    let texts = [
+        with("mirror_table = \"blog\"\nmirror_id_column = \"id\""),
+        with("mirror_tabel = \"blog\""),
+        with("mirror_table = 1\nmirror_id_column = \"id\"\nmirror_count_column = \"n\""),
+        with("mirror_table = \"a`b\"\nmirror_id_column = \"id\"\nmirror_count_column = \"n\""),
+        with("mirror_table = \"a.b.c\"\nmirror_id_column = \"id\"\nmirror_count_column = \"n\""),
+        with("mirror_table = \"a,b\"\nmirror_id_column = \"id\"\nmirror_count_column = \"n\""),
+        with("mirror_table = \"a\"\nmirror_id_column = \"id\"\nmirror_count_column = \"ID\""),
+        problem(&["--kinds", "blog:blog/id"], &[]),
+    ];
+    insta::assert_snapshot!(texts.join("\n"));
+}
+
+#[test]
 fn keys_are_asked_for_by_name() {
     let missing = |settings: &Settings, rule| settings.check_keys(rule).unwrap_err().to_string();
     let mut settings = Settings::default();
@@ -420,6 +451,10 @@ fn the_example_with_everything_uncommented_is_the_defaults() {
     assert!(settings.check_keys(KeyRule::Required).is_ok());
     assert!(settings.require_redis_url().is_ok() && settings.require_database_url().is_ok());
     settings.kinds = Kinds::any();
+    settings.keys.clear();
+    settings.admin_listen = None;
+    (settings.jwt_secret, settings.jwt_keys) = (None, None);
+    (settings.jwt_issuer, settings.jwt_audience) = (None, None);
     (
         settings.service_key,
         settings.admin_token,

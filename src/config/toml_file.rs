@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::field::{Found, Setting, Shape};
 use super::sources::{nearest, secret_file};
+use super::values::{Mirror, NAME_ALLOWED};
 use super::{ConfigError, Source, table};
 
 /// Adds what the file holds and nothing before it has given.
@@ -94,12 +95,21 @@ fn toml_text(setting: &Setting, value: &toml::Value, path: &Path) -> Result<Stri
         (Shape::Integer, Value::Integer(number)) => Ok(number.to_string()),
         (Shape::Boolean, Value::Boolean(flag)) => Ok(flag.to_string()),
         (Shape::Kinds, Value::Table(kinds)) => kinds_text(kinds, path),
+        (Shape::Tables, Value::Array(tables)) => {
+            serde_json::to_string(tables).map_err(|error| ConfigError::Value {
+                setting: setting.name,
+                from: Source::Toml(path.to_owned()),
+                problem: error.to_string(),
+                allowed: setting.allowed.clone(),
+            })
+        }
         (shape, other) => {
             let wanted = match shape {
                 Shape::Text => "a string",
                 Shape::Integer => "an integer",
                 Shape::Boolean => "a boolean",
                 Shape::Kinds => "tables [kinds.NAME]",
+                Shape::Tables => "an array of tables",
             };
             Err(ConfigError::Value {
                 setting: setting.name,
@@ -114,23 +124,49 @@ fn toml_text(setting: &Setting, value: &toml::Value, path: &Path) -> Result<Stri
     }
 }
 
-/// `[kinds.blog]` and `[kinds.photo]` as `blog,photo`.
+/// Keys of a table `[kinds.NAME]`.
+const MIRROR_KEYS: [&str; 3] = ["mirror_table", "mirror_id_column", "mirror_count_column"];
+
+/// `[kinds.blog]` and `[kinds.photo]` as `blog,photo`; a mirror follows behind a colon.
 fn kinds_text(kinds: &toml::Table, path: &Path) -> Result<String, ConfigError> {
+    let mut texts = Vec::with_capacity(kinds.len());
     for (kind, settings) in kinds {
-        let key = match settings {
-            toml::Value::Table(settings) => settings
-                .keys()
-                .next()
-                .map(|key| format!("kinds.{kind}.{key}")),
-            _ => Some(format!("kinds.{kind}")),
+        let toml::Value::Table(settings) = settings else {
+            return Err(unknown_key(format!("kinds.{kind}"), path, &[]));
         };
-        if let Some(key) = key {
-            return Err(unknown_key(key, path, &[]));
+        let known = MIRROR_KEYS.map(|key| format!("kinds.{kind}.{key}"));
+        for key in settings.keys() {
+            let key = format!("kinds.{kind}.{key}");
+            if !known.contains(&key) {
+                return Err(unknown_key(key, path, &known));
+            }
         }
+        let mirror = mirror_text(kind, settings).map_err(|problem| ConfigError::Value {
+            setting: "kinds",
+            from: Source::Toml(path.to_owned()),
+            problem,
+            allowed: format!(
+                "all of {} or none, each {NAME_ALLOWED}",
+                MIRROR_KEYS.join(", ")
+            ),
+        })?;
+        texts.push(format!("{kind}{mirror}"));
     }
-    Ok(kinds
-        .keys()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join(","))
+    Ok(texts.join(","))
+}
+
+fn mirror_text(kind: &str, settings: &toml::Table) -> Result<String, String> {
+    if settings.is_empty() {
+        return Ok(String::new());
+    }
+    let text = |key: &str| match settings.get(key) {
+        Some(toml::Value::String(text)) => Ok(text.as_str()),
+        Some(_) => Err(format!("kinds.{kind}.{key} is not a string")),
+        None => Err(format!("kinds.{kind}.{key} is missing")),
+    };
+    let [table, id_column, count_column] = MIRROR_KEYS.map(text);
+    let mirror = Mirror::parse(table?, id_column?, count_column?);
+    mirror
+        .map(|mirror| format!(":{}", mirror.text()))
+        .map_err(|problem| format!("kinds.{kind}: {problem}"))
 }

@@ -73,6 +73,8 @@ pub struct HotOptions {
     pub gather_calls_max: usize,
     /// Operations that wait per partition and direction.
     pub queue_operations_max: usize,
+    /// Whether an unlike of what is not liked is an entry too.
+    pub keep_unlikes: bool,
 }
 
 impl HotOptions {

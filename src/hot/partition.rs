@@ -23,6 +23,8 @@ pub struct Peek {
     pub done: SliceId,
     /// Until `done` reaches it, nothing cold can be loaded.
     pub barrier: SliceId,
+    /// The newest slice that landed and is no longer kept.
+    pub unkept: SliceId,
     /// The layout of the keys; '' if there are none, or if they were retired.
     pub layout: String,
     /// The token of the current flusher.
@@ -101,6 +103,7 @@ impl Hot {
         let sealed = SliceId(reply.unsigned()?);
         let done = SliceId(reply.unsigned()?);
         let barrier = SliceId(reply.unsigned()?);
+        let unkept = SliceId(reply.unsigned()?);
         let layout = reply.text()?;
         let fence = reply.text()?;
         let live = ids(&mut reply, true)?;
@@ -112,6 +115,7 @@ impl Hot {
             sealed,
             done,
             barrier,
+            unkept,
             layout,
             fence,
             live,

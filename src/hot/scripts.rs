@@ -27,6 +27,7 @@ macro_rules! scripts {
 scripts! {
     THUMB = "thumb.lua" "change.lua";
     UNTHUMB = "unthumb.lua" "change.lua";
+    UNTHUMB_KEPT = "unthumb_kept.lua" "change.lua";
     LOOKUP = "lookup.lua";
     HELD = "held.lua";
     FILL = "fill.lua";
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_in_lua_is_a_script_or_the_body_of_two() {
+    fn every_file_in_lua_is_a_script_or_the_body_of_three() {
         let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).unwrap();
         assert_eq!(files.count(), TEXTS.len() + 1);
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::keys::Keys;
 use super::reply::Reply;
-use super::scripts::{THUMB, UNTHUMB};
+use super::scripts::{THUMB, UNTHUMB, UNTHUMB_KEPT};
 use super::wire::Wire;
 use super::{Hot, HotError, HotOptions, Moment, Trouble, bounded};
 use crate::domain::{Target, UserId};
@@ -98,7 +98,11 @@ impl Line {
         operations: &[&Thumb],
     ) -> Result<Vec<Answer>, HotError> {
         let line = &*self.0;
-        let script = if thumb { &*THUMB } else { &*UNTHUMB };
+        let script = match (thumb, line.options.keep_unlikes) {
+            (true, _) => &*THUMB,
+            (false, false) => &*UNTHUMB,
+            (false, true) => &*UNTHUMB_KEPT,
+        };
         for _ in 0..=MOVED_RETRIES_MAX {
             let open = line.open.load(Ordering::Relaxed);
             let mut call = script.call(3 + 2 * operations.len());

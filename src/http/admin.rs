@@ -13,7 +13,7 @@ use super::state::Shared;
 type Answer = Result<Response, Problem>;
 
 pub(super) async fn flush(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Answer {
-    shared.keys.check_admin(&headers)?;
+    shared.keys.caller(&headers)?.check_admin()?;
     Ok(answer::json(
         StatusCode::OK,
         &shared.jobs.flush_now().await?,
@@ -21,12 +21,12 @@ pub(super) async fn flush(State(shared): State<Arc<Shared>>, headers: HeaderMap)
 }
 
 pub(super) async fn compensate(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Answer {
-    shared.keys.check_admin(&headers)?;
+    shared.keys.caller(&headers)?.check_admin()?;
     let report = shared.jobs.compensate_now().await?;
     Ok(answer::json(StatusCode::OK, &report))
 }
 
 pub(super) async fn slices(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Answer {
-    shared.keys.check_admin(&headers)?;
+    shared.keys.caller(&headers)?.check_admin()?;
     Ok(answer::json(StatusCode::OK, &shared.jobs.status().await?))
 }

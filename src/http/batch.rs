@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use serde::Serialize;
 
+use super::auth::Caller;
 use super::fields::Fields;
 use super::problem::Problem;
 use super::state::Shared;
@@ -39,11 +40,12 @@ pub(super) async fn post(
     State(shared): State<Arc<Shared>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    shared.keys.check_service(request.headers())?;
+    let caller = shared.keys.caller(request.headers())?;
+    caller.check_write()?;
     let request_id = request.headers().get(request_id::HEADER).cloned();
     let request_id = request_id.unwrap_or(HeaderValue::from_static("-"));
     let bytes = body::read(request, shared.body_bytes_max).await?;
-    let parsed = parse(&bytes, &shared.kinds)?;
+    let parsed = parse(&bytes, &shared.kinds, &caller)?;
     let mut operations = Vec::with_capacity(parsed.len());
     // What remains of each item: whether it is a like, or why it was refused.
     let mut slots = Vec::with_capacity(parsed.len());
@@ -106,13 +108,24 @@ fn item<'a>(
     }
 }
 
-fn parse(bytes: &[u8], kinds: &Kinds) -> Result<Vec<Result<Operation, Problem>>, Problem> {
+fn parse(
+    bytes: &[u8],
+    kinds: &Kinds,
+    caller: &Caller<'_>,
+) -> Result<Vec<Result<Operation, Problem>>, Problem> {
     let items: Vec<Fields<'_>> = body::list(bytes, "operations", BATCH_OPERATIONS_MAX)?;
     let items = items.iter().enumerate();
-    Ok(items.map(|(at, item)| operation(at, item, kinds)).collect())
+    Ok(items
+        .map(|(at, item)| operation(at, item, kinds, caller))
+        .collect())
 }
 
-fn operation(at: usize, fields: &Fields<'_>, kinds: &Kinds) -> Result<Operation, Problem> {
+fn operation(
+    at: usize,
+    fields: &Fields<'_>,
+    kinds: &Kinds,
+    caller: &Caller<'_>,
+) -> Result<Operation, Problem> {
     let names = ["op", "user", "kind", "id"];
     fields.check(&names, &format_args!("operations[{at}]"))?;
     let parse = || {
@@ -121,10 +134,14 @@ fn operation(at: usize, fields: &Fields<'_>, kinds: &Kinds) -> Result<Operation,
             "unlike" => Action::Unthumb,
             _ => return Err(Problem::field("op", "op must be like or unlike")),
         };
+        let user = UserId::parse(fields.user()?)?;
+        let target = subject::target(kinds, fields.kind()?, fields.id()?)?;
+        caller.check_kind(target.kind())?;
+        caller.check_user(&user, "user")?;
         Ok(Operation {
             action,
-            user: UserId::parse(fields.user()?)?,
-            target: subject::target(kinds, fields.kind()?, fields.id()?)?,
+            user,
+            target,
         })
     };
     parse().map_err(|problem: Problem| problem.within("operations", at))

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 
+use super::auth::Caller;
 use super::fields::Fields;
 use super::likes::Likes;
 use super::problem::Problem;
@@ -25,9 +26,12 @@ pub(super) async fn post(
     State(shared): State<Arc<Shared>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let user = subject::reading_user(request.headers(), &shared)?;
+    let caller = shared.keys.caller(request.headers())?;
+    caller.check_read()?;
+    let named = subject::user(request.headers())?;
     let bytes = body::read(request, shared.body_bytes_max).await?;
-    let targets = parse(&bytes, &shared.kinds)?;
+    let targets = parse(&bytes, &shared.kinds, &caller)?;
+    let user = caller.speaks_for(named)?;
     let seen = shared.service.lookup(user.as_ref(), &targets).await?;
     let results = targets.iter().zip(&seen);
     let results = results
@@ -37,13 +41,17 @@ pub(super) async fn post(
 }
 
 /// A read has no half answer: one wrong target spoils it.
-fn parse(bytes: &[u8], kinds: &Kinds) -> Result<Vec<Target>, Problem> {
+fn parse(bytes: &[u8], kinds: &Kinds, caller: &Caller<'_>) -> Result<Vec<Target>, Problem> {
     let items: Vec<Fields<'_>> = body::list(bytes, "targets", LOOKUP_TARGETS_MAX)?;
     let items = items.iter().enumerate();
     items
         .map(|(at, fields)| {
             fields.check(&["kind", "id"], &format_args!("targets[{at}]"))?;
-            let target = || subject::target(kinds, fields.kind()?, fields.id()?);
+            let target = || {
+                let target = subject::target(kinds, fields.kind()?, fields.id()?)?;
+                caller.check_kind(target.kind())?;
+                Ok::<_, Problem>(target)
+            };
             target().map_err(|problem| problem.within("targets", at))
         })
         .collect()

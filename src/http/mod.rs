@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{get, post, put};
+use axum::routing::{MethodRouter, get, post, put};
 
 use crate::config::Settings;
 use crate::jobs::Jobs;
@@ -56,13 +56,56 @@ mod paths {
     pub(super) const METRICS: &str = "/metrics";
 }
 
+/// All addresses with their methods. Nothing is wrapped around those of likes: what all requests need is in `front`, around the
+/// router.
+fn routes(body_bytes_max: usize) -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
+    let limit = DefaultBodyLimit::max(body_bytes_max);
+    let likes = put(likes::put).delete(likes::delete).get(likes::get);
+    vec![
+        (paths::LIKES, likes),
+        (paths::LIKERS, get(lists::likers)),
+        (paths::USER_LIKES, get(lists::likes)),
+        (paths::RANKINGS, get(lists::ranking)),
+        (paths::LOOKUP, post(lookup::post).layer(limit)),
+        (paths::BATCH, post(batch::post).layer(limit)),
+        (paths::FLUSHES, post(admin::flush)),
+        (paths::COMPENSATIONS, post(admin::compensate)),
+        (paths::SLICES, get(admin::slices)),
+        (paths::HEALTHZ, get(state::alive)),
+        (paths::READYZ, get(state::ready)),
+        (paths::METRICS, get(state::metrics)),
+    ]
+}
+
+/// All addresses, as the documents write them.
+pub fn addresses() -> Vec<&'static str> {
+    routes(0).into_iter().map(|(path, _)| path).collect()
+}
+
+/// What stands between connections and the service.
+pub struct Fronts {
+    /// For everybody.
+    pub public: Arc<Front>,
+    /// For operators, if they have an address of their own.
+    pub inner: Option<Arc<Front>>,
+}
+
+/// Whether an address is for operators alone. The probes are for both: a load balancer asks where it sends requests.
+fn is_inner(path: &str) -> bool {
+    path.starts_with("/admin/") || path == paths::METRICS
+}
+
+fn is_probe(path: &str) -> bool {
+    path == paths::HEALTHZ || path == paths::READYZ
+}
+
 /// Builds everything that stands between a connection and the service.
-pub fn front(
+pub fn fronts(
     settings: &Settings,
     service: Service,
     jobs: Jobs,
     metrics: PrometheusHandle,
-) -> Arc<Front> {
+) -> Fronts {
     let shared = Arc::new(Shared {
         service,
         jobs,
@@ -73,26 +116,26 @@ pub fn front(
         request_timeout: Duration::from_millis(settings.request_timeout_ms),
         batches: Default::default(),
     });
-    let limit = DefaultBodyLimit::max(settings.body_bytes_max);
-    // Nothing is wrapped around the routes of likes: what all requests need is in `front`, around the router.
-    let router = Router::new()
-        .route(
-            paths::LIKES,
-            put(likes::put).delete(likes::delete).get(likes::get),
-        )
-        .route(paths::LIKERS, get(lists::likers))
-        .route(paths::USER_LIKES, get(lists::likes))
-        .route(paths::RANKINGS, get(lists::ranking))
-        .route(paths::LOOKUP, post(lookup::post).layer(limit))
-        .route(paths::BATCH, post(batch::post).layer(limit))
-        .route(paths::FLUSHES, post(admin::flush))
-        .route(paths::COMPENSATIONS, post(admin::compensate))
-        .route(paths::SLICES, get(admin::slices))
-        .route(paths::HEALTHZ, get(state::alive))
-        .route(paths::READYZ, get(state::ready))
-        .route(paths::METRICS, get(state::metrics))
-        .method_not_allowed_fallback(async || Problem::method_not_allowed())
-        .fallback(async || Problem::not_found())
-        .with_state(shared.clone());
-    Arc::new(Front::new(router, shared, settings))
+    let front = |wanted: fn(&str) -> bool| {
+        let routes = routes(settings.body_bytes_max).into_iter();
+        let router = routes
+            .filter(|(path, _)| wanted(path))
+            .fold(Router::new(), |router, (path, methods)| {
+                router.route(path, methods)
+            })
+            .method_not_allowed_fallback(async || Problem::method_not_allowed())
+            .fallback(async || Problem::not_found())
+            .with_state(shared.clone());
+        Arc::new(Front::new(router, shared.clone(), settings))
+    };
+    match settings.admin_listen {
+        None => Fronts {
+            public: front(|_| true),
+            inner: None,
+        },
+        Some(_) => Fronts {
+            public: front(|path| !is_inner(path)),
+            inner: Some(front(|path| is_inner(path) || is_probe(path))),
+        },
+    }
 }

@@ -154,6 +154,11 @@ impl Problem {
         )
     }
 
+    pub(super) fn forbidden(detail: impl Into<Cow<'static, str>>) -> Self {
+        let title = "The key or token may not do this";
+        Self::new(StatusCode::FORBIDDEN, "forbidden", title, detail)
+    }
+
     pub(super) fn not_found() -> Self {
         let detail = "there is no such address; a / within an id is written %2F";
         Self::new(StatusCode::NOT_FOUND, "not_found", "Not found", detail)

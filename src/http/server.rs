@@ -43,7 +43,12 @@ pub struct Server {
 
 impl Server {
     /// Makes a server of an open socket.
-    pub fn new(listener: TcpListener, front: Arc<Front>, settings: &Settings) -> Self {
+    pub fn new(
+        listener: TcpListener,
+        front: Arc<Front>,
+        settings: &Settings,
+        connections_max: usize,
+    ) -> Self {
         let mut builder = http1::Builder::new();
         // hyper counts an idle keep-alive connection as one that waits for headers, so this closes those too.
         builder
@@ -54,14 +59,14 @@ impl Server {
             listener,
             front,
             builder,
-            slots: Arc::new(Semaphore::new(settings.connections_max)),
+            slots: Arc::new(Semaphore::new(connections_max)),
             connections: TaskTracker::new(),
             closing: CancellationToken::new(),
             cut: CancellationToken::new(),
         }
     }
 
-    /// Accepts connections; ends only by being dropped. Beyond `connections_max` they wait in the kernel's queue.
+    /// Accepts connections; ends only by being dropped. Beyond the bound they wait in the kernel's queue.
     pub async fn accept(&self) -> io::Error {
         let mut failing = false;
         loop {

@@ -8,12 +8,14 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 
 use super::durability;
+use super::list_query::ListQuery;
 use super::problem::Problem;
 use super::state::Shared;
 use crate::config::Kinds;
 use crate::domain::{Kind, Target, UserId};
 
-pub(super) const USER: &str = "x-user-id";
+/// The header that names a user.
+pub(super) const USER: &str = "X-User-Id";
 
 /// The user and the target of a write.
 pub(super) struct Writer {
@@ -36,9 +38,13 @@ impl FromRequestParts<Arc<Shared>> for Writer {
         parts: &mut Parts,
         shared: &Arc<Shared>,
     ) -> Result<Self, Self::Rejection> {
-        shared.keys.check_service(&parts.headers)?;
-        let user = user(&parts.headers)?.ok_or_else(Problem::user_missing)?;
+        let caller = shared.keys.caller(&parts.headers)?;
+        caller.check_write()?;
+        let named = user(&parts.headers)?;
         let target = path_target(parts, &shared.kinds).await?;
+        caller.check_kind(target.kind())?;
+        let user = caller.speaks_for(named)?;
+        let user = user.ok_or_else(Problem::user_missing)?;
         let wait_max = durability::wait_max(shared.request_timeout);
         let durable = durability::wait(parts.uri.query(), wait_max)?;
         Ok(Self {
@@ -56,8 +62,12 @@ impl FromRequestParts<Arc<Shared>> for Reader {
         parts: &mut Parts,
         shared: &Arc<Shared>,
     ) -> Result<Self, Self::Rejection> {
-        let user = reading_user(&parts.headers, shared)?;
+        let caller = shared.keys.caller(&parts.headers)?;
+        caller.check_read()?;
+        let named = user(&parts.headers)?;
         let target = path_target(parts, &shared.kinds).await?;
+        caller.check_kind(target.kind())?;
+        let user = caller.speaks_for(named)?;
         Ok(Self { user, target })
     }
 }
@@ -72,12 +82,21 @@ impl FromRequestParts<Arc<Shared>> for ListedUser {
         parts: &mut Parts,
         shared: &Arc<Shared>,
     ) -> Result<Self, Self::Rejection> {
-        may_list_likes(&parts.headers, shared)?;
-        let caller = user(&parts.headers)?;
+        let caller = shared.keys.caller(&parts.headers)?;
+        caller.check_list()?;
+        let header = user(&parts.headers)?;
         let [named] = path_params(parts, ["user"]).await?;
+        let query = ListQuery::from_request_parts(parts, shared).await?;
+        caller.check_listed_kind(query.kind.as_deref())?;
         let listed = match named.as_str() {
-            ME => caller.ok_or_else(Problem::user_missing)?,
-            _ => UserId::parse(named)?,
+            ME => caller
+                .speaks_for(header)?
+                .ok_or_else(Problem::user_missing)?,
+            _ => {
+                let named = UserId::parse(named)?;
+                caller.check_user(&named, "user")?;
+                named
+            }
         };
         Ok(Self(listed))
     }
@@ -85,11 +104,6 @@ impl FromRequestParts<Arc<Shared>> for ListedUser {
 
 /// Stands for the caller in a path.
 const ME: &str = "me";
-
-/// Whether a caller may see what users like.
-fn may_list_likes(headers: &HeaderMap, shared: &Shared) -> Result<(), Problem> {
-    shared.keys.check_service(headers)
-}
 
 /// The kind that is ranked.
 pub(super) struct Ranked(pub(super) Kind);
@@ -101,41 +115,31 @@ impl FromRequestParts<Arc<Shared>> for Ranked {
         parts: &mut Parts,
         shared: &Arc<Shared>,
     ) -> Result<Self, Self::Rejection> {
-        reading_user(&parts.headers, shared)?;
-        let [named] = path_params(parts, ["kind"]).await?;
-        Ok(Self(kind(&shared.kinds, &named)?))
+        let caller = shared.keys.caller(&parts.headers)?;
+        caller.check_read()?;
+        let named = user(&parts.headers)?;
+        let [ranked] = path_params(parts, ["kind"]).await?;
+        let kind = kind(&shared.kinds, &ranked)?;
+        caller.check_kind(kind.as_str())?;
+        caller.speaks_for(named)?;
+        Ok(Self(kind))
     }
 }
 
-/// The user that a read names, if it may.
-pub(super) fn reading_user(
-    headers: &HeaderMap,
-    shared: &Shared,
-) -> Result<Option<UserId>, Problem> {
-    if headers.contains_key(USER) {
-        shared.keys.check_service(headers)?;
-    } else {
-        shared.keys.check_read(headers)?;
-    }
-    user(headers)
-}
-
-fn user(headers: &HeaderMap) -> Result<Option<UserId>, Problem> {
+/// The user that a header names.
+pub(super) fn user(headers: &HeaderMap) -> Result<Option<UserId>, Problem> {
     let mut values = headers.get_all(USER).iter();
     let Some(value) = values.next() else {
         return Ok(None);
     };
     if values.next().is_some() {
-        return Err(Problem::field(
-            "X-User-Id",
-            "X-User-Id is given more than once",
-        ));
+        return Err(Problem::field(USER, "X-User-Id is given more than once"));
     }
     let Ok(text) = value.to_str() else {
         let detail = "X-User-Id must be printable ASCII without spaces";
-        return Err(Problem::field("X-User-Id", detail));
+        return Err(Problem::field(USER, detail));
     };
-    let user = UserId::parse(text).map_err(|error| Problem::from(error).at("X-User-Id"))?;
+    let user = UserId::parse(text).map_err(|error| Problem::from(error).at(USER))?;
     Ok(Some(user))
 }
 

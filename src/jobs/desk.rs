@@ -157,3 +157,33 @@ impl Desk {
         self.dead.cancelled().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn windows_that_end_while_a_flush_runs_make_one_more_run() {
+        let desk = Desk::default();
+        desk.flush_due();
+        assert_eq!(desk.next().now_or_never(), Some(Work::Flush));
+        for _ in 0..3 {
+            desk.flush_due();
+        }
+        assert_eq!(desk.next().now_or_never(), Some(Work::Flush));
+        assert_eq!(desk.next().now_or_never(), None);
+    }
+
+    #[test]
+    fn who_waits_is_told_when_nobody_comes_any_more() {
+        let desk = Desk::default();
+        let flush = desk.ask_flush().unwrap();
+        let compensation = desk.ask_compensation().unwrap();
+        desk.close();
+        assert!(flush.now_or_never().unwrap().is_err());
+        assert!(compensation.now_or_never().unwrap().is_err());
+        assert!(matches!(desk.ask_flush(), Err(JobError::Stopping)));
+    }
+}

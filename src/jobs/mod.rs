@@ -104,14 +104,14 @@ impl Jobs {
         let measure = Arc::clone(&lag).measure(flusher.clone(), service.clone());
         let watch = watch::watch(service.clone(), Arc::clone(&desk));
         Ok(Self(Arc::new(Inner {
-            _measure: AbortOnDropHandle::new(tokio::spawn(measure)),
-            _watch: AbortOnDropHandle::new(tokio::spawn(watch)),
+            _measure: AbortOnDropHandle::new(closing(&desk, measure)),
+            _watch: AbortOnDropHandle::new(closing(&desk, watch)),
+            runner: Mutex::new(Some(closing(&desk, runner.run()))),
             ledger: service.ledger().clone(),
             lag_max: FLUSH_LAG_MAX.max(Duration::from_secs(3 * settings.slice_seconds + 10)),
             lag,
             flusher,
             desk,
-            runner: Mutex::new(Some(tokio::spawn(runner.run()))),
             scheduler: tokio::sync::Mutex::new(scheduler),
         })))
     }
@@ -196,10 +196,10 @@ impl Jobs {
         })
     }
 
-    /// Waits until the task has died, which it must not before [`Jobs::stop`].
+    /// Waits until one of the tasks has died, which none must before [`Jobs::stop`].
     pub async fn failed(&self) -> anyhow::Error {
         self.0.desk.dead().await;
-        anyhow::anyhow!("the task that runs the jobs has ended")
+        anyhow::anyhow!("a task of the jobs has ended")
     }
 
     /// Ends the schedules, lets a running job finish, and flushes a last time.
@@ -219,5 +219,23 @@ impl Jobs {
             let _ = runner.await;
         }
         report
+    }
+}
+
+/// Starts a task with which the jobs end, also when it dies.
+fn closing(desk: &Arc<Desk>, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    let closing = Closing(Arc::clone(desk));
+    tokio::spawn(async move {
+        let _closing = closing;
+        task.await;
+    })
+}
+
+/// Tells whoever waits that nobody comes any more.
+struct Closing(Arc<Desk>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }

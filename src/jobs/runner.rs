@@ -10,9 +10,9 @@ use super::desk::{Desk, Waiter, Work};
 use super::lag::Lag;
 use super::lease::Lease;
 use super::{JobError, LastRun};
-use crate::flush::{FlushError, FlushReport, Flusher, Upto};
+use crate::flush::{CompensationReport, FlushError, FlushReport, Flusher, Upto};
 use crate::ledger::JobEnd;
-use crate::limits::{JOB_RUNS_KEPT, SEAL_PAUSE};
+use crate::limits::{JOB_RUNS_KEPT, SEAL_PAUSE, UNSETTLED_PAUSE};
 use crate::service::{Service, new_generation};
 use crate::telemetry::names;
 
@@ -35,6 +35,8 @@ pub(super) struct Runner {
     served_at: Option<Instant>,
     /// Per job what it failed of last.
     failing: HashMap<&'static str, String>,
+    /// A planned run that another instance may be at, or that could not begin.
+    unsettled: Option<DateTime<Utc>>,
 }
 
 impl Runner {
@@ -53,21 +55,27 @@ impl Runner {
             owner: new_generation(),
             served_at: None,
             failing: HashMap::new(),
+            unsettled: None,
         }
     }
 
     /// Works until the last flush.
     pub(super) async fn run(mut self) {
-        let closing = Closing(Arc::clone(&self.desk));
         self.compensate_if_old().await;
         loop {
-            match self.desk.next().await {
+            let unsettled = self.unsettled;
+            let work = tokio::select! {
+                work = self.desk.next() => work,
+                () = tokio::time::sleep(UNSETTLED_PAUSE), if unsettled.is_some() => {
+                    Work::Compensate(unsettled)
+                }
+            };
+            match work {
                 Work::Flush => self.flush().await,
                 Work::Compensate(planned) => self.compensate(planned).await,
                 Work::End => break,
             }
         }
-        drop(closing);
     }
 
     async fn compensate_if_old(&self) {
@@ -120,35 +128,41 @@ impl Runner {
     }
 
     async fn compensate(&mut self, planned: Option<DateTime<Utc>>) {
+        // Not behind a newer one: of several planned runs the newest does for all.
+        let planned = planned.max(self.unsettled.take());
         let started = Instant::now();
-        let ledger = self.service.ledger().clone();
-        let begun = ledger
-            .job_begin(COMPENSATE, planned.unwrap_or_else(Utc::now), &self.owner)
-            .await;
-        if matches!(begun, Ok(None)) && !self.desk.is_asked() {
-            return; // Another instance does this planned run.
-        }
-        let served = Served::default();
-        let lease = self.lease_wait().await;
-        let waited = started.elapsed();
-        let result = match lease {
-            Err(error) => Err(error),
-            Ok(lease) => {
-                let (flusher, desk, waiters) =
-                    (self.flusher.clone(), Arc::clone(&self.desk), served.clone());
-                let run = again(move || {
-                    let (flusher, desk, waiters) =
-                        (flusher.clone(), Arc::clone(&desk), waiters.clone());
-                    async move {
-                        let upto = || serve(&waiters, desk.take_compensation());
-                        flusher.compensate(upto).await
-                    }
-                });
-                let result = guarded(run).await;
-                lease.release().await;
-                result
+        let lease = match self.lease().await {
+            Some(lease) => lease,
+            None => {
+                self.unsettled = planned;
+                return;
             }
         };
+        let served = Served::default();
+        let waited = started.elapsed();
+        let (begun, result) = match lease {
+            Err(error) => (None, Err(error)),
+            Ok(lease) => {
+                let ledger = self.service.ledger();
+                let entered = planned.unwrap_or_else(Utc::now);
+                let begun = ledger.job_begin(COMPENSATE, entered, &self.owner).await;
+                let result = match &begun {
+                    // Another instance did this planned run.
+                    Ok(None) if !self.desk.is_asked() => return lease.release().await,
+                    Err(error) => Err(JobError::Failed(format!("database: {error}"))),
+                    Ok(_) => self.compensate_guarded(&served).await,
+                };
+                if let Ok(Some(id)) = begun {
+                    self.note_end(id, &result, waited, started).await;
+                }
+                lease.release().await;
+                (begun.ok(), result)
+            }
+        };
+        if begun.is_none() {
+            // It could not be entered, so nobody knows of it yet.
+            self.unsettled = planned.filter(|_| result.is_err());
+        }
         let mut waiters = served.take();
         if result.is_err() {
             waiters.extend(self.desk.take_compensation());
@@ -163,31 +177,56 @@ impl Runner {
                 "compensated"
             );
         }
-        if let Ok(Some(id)) = begun {
-            let (outcome, detail) = match &result {
-                Ok(report) => ("done", serde_json::to_string(report).unwrap_or_default()),
-                Err(error) => ("failed", error.to_string()),
-            };
-            let end = JobEnd {
-                outcome,
-                detail: &detail,
-                waited,
-                held: started.elapsed().saturating_sub(waited),
-            };
-            let kept = Utc::now() - JOB_RUNS_KEPT;
-            let noted = match ledger.job_end(id, end).await {
-                Ok(()) => ledger.job_prune(COMPENSATE, kept).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = noted {
-                tracing::warn!(%error, "the compensator's run was not noted");
-            }
-        }
         self.note_outcome(COMPENSATE, result.as_ref().map(drop), started);
         self.desk.note_compensation(last_run(&result));
         self.lag.measure_now();
         for waiter in waiters {
             let _ = waiter.send(result.clone());
+        }
+    }
+
+    async fn compensate_guarded(
+        &self,
+        served: &Served<CompensationReport>,
+    ) -> Result<CompensationReport, JobError> {
+        let (flusher, desk, waiters) =
+            (self.flusher.clone(), Arc::clone(&self.desk), served.clone());
+        let run = again(move || {
+            let (flusher, desk, waiters) = (flusher.clone(), Arc::clone(&desk), waiters.clone());
+            async move {
+                let upto = || serve(&waiters, desk.take_compensation());
+                flusher.compensate(upto).await
+            }
+        });
+        guarded(run).await
+    }
+
+    /// Before the lease is given back: whoever has it next would take over a run without an end.
+    async fn note_end(
+        &self,
+        id: u64,
+        result: &Result<CompensationReport, JobError>,
+        waited: Duration,
+        started: Instant,
+    ) {
+        let (outcome, detail) = match result {
+            Ok(report) => ("done", serde_json::to_string(report).unwrap_or_default()),
+            Err(error) => ("failed", error.to_string()),
+        };
+        let end = JobEnd {
+            outcome,
+            detail: &detail,
+            waited,
+            held: started.elapsed().saturating_sub(waited),
+        };
+        let ledger = self.service.ledger();
+        let kept = Utc::now() - JOB_RUNS_KEPT;
+        let noted = match ledger.job_end(id, &self.owner, end).await {
+            Ok(()) => ledger.job_prune(COMPENSATE, kept).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = noted {
+            tracing::warn!(%error, "the compensator's run was not noted");
         }
     }
 
@@ -238,15 +277,6 @@ impl Runner {
                 }
             }
         }
-    }
-}
-
-/// Tells whoever waits that nobody comes any more, also when the task dies.
-struct Closing(Arc<Desk>);
-
-impl Drop for Closing {
-    fn drop(&mut self) {
-        self.0.close();
     }
 }
 

@@ -158,7 +158,7 @@ impl Ledger {
     ) -> Result<Vec<Option<(bool, Version)>>, LedgerError> {
         let mut session = self.session().await?;
         let mut answers = vec![None; pairs.len()];
-        for piece in STATES.padded(pairs.len(), light) {
+        for piece in STATES.padded(pairs.len(), |at| pair_weight(&pairs[at])) {
             let mut statement = piece.statement();
             for (user, target) in &pairs[piece.range.clone()] {
                 statement = statement
@@ -218,7 +218,7 @@ impl Ledger {
         let mut session = self.session().await?;
         let mut found: HashMap<(&str, String), i64> = HashMap::with_capacity(targets.len());
         for (kind, ids) in kinds {
-            for piece in sized.padded(ids.len(), light) {
+            for piece in sized.padded(ids.len(), |at| ids[at].len() + 3) {
                 let mut statement = piece.statement().bind(kind);
                 for number in numbers {
                     statement = statement.bind(*number);
@@ -244,6 +244,11 @@ impl Ledger {
             })
             .collect())
     }
+}
+
+/// A pair as arguments: three texts, each with its length and two bytes of type.
+fn pair_weight((user, target): &(UserId, Target)) -> usize {
+    user.as_str().len() + target.kind().len() + target.id().len() + 9
 }
 
 fn decode_thumb(row: &MySqlRow) -> Result<(Option<Target>, Version), sqlx::Error> {

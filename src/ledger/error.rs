@@ -16,6 +16,9 @@ pub enum LedgerError {
     /// MySQL cannot be reached, refuses connections or writes for now, or went away. After a commit was sent its outcome is unknown.
     #[error("MySQL is not available")]
     Unavailable(#[source] sqlx::Error),
+    /// MySQL does not know this user, password or database.
+    #[error("MySQL does not let thumbd in")]
+    Login(#[source] sqlx::Error),
     /// A statement took too long; its connection was closed. After a commit was sent its outcome is unknown.
     #[error("MySQL did not answer within {0:?}")]
     Timeout(Duration),
@@ -28,6 +31,26 @@ pub enum LedgerError {
     /// Another process is migrating and takes long.
     #[error("another process has been migrating this database for {0:?}")]
     MigrationLocked(Duration),
+    /// A table of somebody else has the name of one of thumbd's.
+    #[error(
+        "a table in this database is in the way: `{table}` is not thumbd's, it has no column `{column}`"
+    )]
+    InTheWay {
+        /// The table.
+        table: &'static str,
+        /// A column that it would have.
+        column: &'static str,
+    },
+    /// A newer program has changed the schema so that this one may not work on it.
+    #[error(
+        "the schema is that of a newer thumbd (migration {found}), on which this one must not work: it knows migrations below {below}"
+    )]
+    Newer {
+        /// The newest migration.
+        found: i64,
+        /// The first number that is not compatible.
+        below: i64,
+    },
     /// A migration failed.
     #[error("the migration failed")]
     Migration(#[source] sqlx::migrate::MigrateError),
@@ -75,6 +98,22 @@ pub enum LedgerError {
         /// What MySQL said of one of them.
         reason: String,
     },
+    /// A column of the site's own cannot be set to the counts. Nothing lands until it can.
+    #[error("the mirror of kind {kind}, {table}: {problem}")]
+    Mirror {
+        /// The kind.
+        kind: String,
+        /// The table, quoted.
+        table: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+        /// What MySQL said.
+        #[source]
+        source: Option<sqlx::Error>,
+    },
+    /// Somebody else has changed rows or counts and has not told Redis yet, or died before: the next flush clears that up.
+    #[error("another import or repair is under way, or died")]
+    OutsideOther,
     /// Anything else that MySQL or the driver says: repeating will not help.
     #[error("MySQL refused a statement")]
     Database(#[source] sqlx::Error),
@@ -88,7 +127,10 @@ impl LedgerError {
                 true
             }
             Self::Url(_)
+            | Self::Login(_)
             | Self::NotMigrated
+            | Self::InTheWay { .. }
+            | Self::Newer { .. }
             | Self::Migration(_)
             | Self::LandedBehind { .. }
             | Self::Overtaken
@@ -98,6 +140,8 @@ impl LedgerError {
             | Self::Row(_)
             | Self::Refused(_)
             | Self::TooManyRefused { .. }
+            | Self::Mirror { .. }
+            | Self::OutsideOther
             | Self::Database(_) => false,
         }
     }
@@ -114,6 +158,9 @@ const NUMBERS_UNAVAILABLE: [u16; 18] = [
     1021, 1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1226, 1290, 1317, 1792, 1836, 1927, 1969,
     3024, 4031,
 ];
+
+/// Access denied to a database (1044), to a user (1045, 1698), unknown database (1049).
+const NUMBERS_LOGIN: [u16; 4] = [1044, 1045, 1049, 1698];
 
 /// No database selected or found, no such table, no such column.
 const NUMBERS_NOT_MIGRATED: [u16; 2] = [1146, 1054];
@@ -136,6 +183,8 @@ impl From<sqlx::Error> for LedgerError {
                     Self::Busy(error)
                 } else if NUMBERS_UNAVAILABLE.contains(&number) {
                     Self::Unavailable(error)
+                } else if NUMBERS_LOGIN.contains(&number) {
+                    Self::Login(error)
                 } else if NUMBERS_NOT_MIGRATED.contains(&number) {
                     Self::NotMigrated
                 } else if NUMBERS_REFUSED.contains(&number) {

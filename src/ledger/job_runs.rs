@@ -1,4 +1,4 @@
-//! Runs of the compensator: each is entered once, whoever tries. Runs of the flush are not entered: there is one every few
+//! Runs of the compensator: each is entered once, whoever tries, and done by one. Runs of the flush are not entered: there is one every few
 //! seconds, and the metrics count them.
 
 use std::time::Duration;
@@ -26,7 +26,8 @@ pub struct JobEnd<'a> {
 }
 
 impl Ledger {
-    /// Enters a run by the time it was planned or asked for. `None`: it has been entered already, by this or another instance.
+    /// Enters a run by the time it was planned or asked for. `None`: it has come to its end already. For whoever has the lease: a run
+    /// that was entered and did not end is taken over, because its owner is dead.
     pub async fn job_begin(
         &self,
         job: &str,
@@ -37,7 +38,8 @@ impl Ledger {
         // The owner tells whose row it is: an update that changes nothing counts like one that does.
         let enter = sqlx::query(
             "INSERT INTO job_run (job, planned_at, owner, started_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6)) \
-             ON DUPLICATE KEY UPDATE job = job",
+             ON DUPLICATE KEY UPDATE owner = IF(finished_at IS NULL, VALUES(owner), owner), \
+             started_at = IF(finished_at IS NULL, VALUES(started_at), started_at)",
         )
         .bind(job.to_owned())
         .bind(planned_at.naive_utc())
@@ -53,21 +55,22 @@ impl Ledger {
         Ok(row.map(|row| row.try_get(0)).transpose()?)
     }
 
-    /// Notes how a run ended.
-    pub async fn job_end(&self, id: u64, end: JobEnd<'_>) -> Result<(), LedgerError> {
+    /// Notes how a run ended, unless somebody else has taken it over.
+    pub async fn job_end(&self, id: u64, owner: &str, end: JobEnd<'_>) -> Result<(), LedgerError> {
         let mut cut = end.detail.len().min(DETAIL_BYTES_MAX);
         while !end.detail.is_char_boundary(cut) {
             cut -= 1;
         }
         let note = sqlx::query(
             "UPDATE job_run SET finished_at = UTC_TIMESTAMP(6), outcome = ?, detail = ?, waited_ms = ?, held_ms = ? \
-             WHERE job_run_id = ?",
+             WHERE job_run_id = ? AND owner = ?",
         )
         .bind(end.outcome.to_owned())
         .bind(end.detail[..cut].to_owned())
         .bind(millis(end.waited))
         .bind(millis(end.held))
-        .bind(id);
+        .bind(id)
+        .bind(owner.to_owned());
         self.session().await?.execute(note).await?;
         Ok(())
     }

@@ -42,7 +42,7 @@ pub(super) async fn numbers(
     Ok(found)
 }
 
-/// The numbers of those of these kinds that are there.
+/// The numbers of those of these kinds that have one.
 pub(super) async fn read(
     session: &mut Session,
     names: &[&str],

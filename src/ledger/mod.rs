@@ -8,12 +8,14 @@ mod audit;
 mod cold;
 mod counts;
 mod error;
+mod import;
 mod job_runs;
 mod kinds;
 mod layout;
 mod lists;
 mod lock;
 mod migrate;
+mod mirror;
 mod pages;
 mod prune;
 mod quarantine;
@@ -24,23 +26,29 @@ mod sized;
 mod stage;
 mod state;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::MySqlPool;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use sqlx::{Connection as _, MySqlPool};
 
 pub use apply::{Applied, Chunk};
 pub use audit::{Audit, CountDifference};
 pub use cold::UserThumbs;
 pub use error::LedgerError;
+pub use import::{ImportChunk, Imported};
 pub use job_runs::JobEnd;
 pub use layout::LayoutLock;
 pub use lists::{KindNumbers, Liked, LikedPlace, Liker};
+pub use mirror::MirrorColumn;
+use mirror::Mirrors;
 pub use pages::{CountCursor, CountRow, Page, ThumbCursor, ThumbRow};
 pub use quarantine::{QuarantineRow, Quarantined, Subject};
 pub use repair::CountRepair;
 use session::Session;
 pub use state::{FlushState, Layout, Progress};
+
+use crate::config::Mirror;
 
 /// Bounds of the use of MySQL.
 #[derive(Debug, Clone)]
@@ -68,6 +76,7 @@ impl Default for LedgerOptions {
 pub struct Ledger {
     pool: MySqlPool,
     statement_timeout: Duration,
+    mirrors: Arc<Mirrors>,
 }
 
 /// Prepared statements kept by a connection: more than all that stand in this module, in all their sizes.
@@ -107,12 +116,39 @@ impl Ledger {
         Ok(Self {
             pool,
             statement_timeout: options.statement_timeout,
+            mirrors: Arc::default(),
         })
+    }
+
+    /// The same handle, which also copies the counts of these kinds to columns of the site's own.
+    pub fn with_mirrors(self, mirrors: impl IntoIterator<Item = (String, Mirror)>) -> Self {
+        let mirrors = Mirrors::new(mirrors.into_iter().collect());
+        Self {
+            mirrors: Arc::new(mirrors),
+            ..self
+        }
     }
 
     /// Asks the server for a sign of life.
     pub async fn ping(&self) -> Result<(), LedgerError> {
         self.session().await?.text("DO 1").await
+    }
+
+    /// Connects, and says why if that is impossible: the pool only says that time has run out.
+    pub async fn reach(&self) -> Result<(), LedgerError> {
+        match self.pool.acquire().await {
+            Ok(_) => Ok(()),
+            Err(sqlx::Error::PoolTimedOut) => {
+                let options = self.pool.connect_options();
+                let timeout = self.pool.options().get_acquire_timeout();
+                let connecting = sqlx::MySqlConnection::connect_with(&options);
+                match tokio::time::timeout(timeout, connecting).await {
+                    Ok(connected) => connected.map(drop).map_err(LedgerError::from),
+                    Err(_) => Err(LedgerError::Timeout(timeout)),
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Closes all connections, after those in use have been given back.

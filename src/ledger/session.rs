@@ -127,9 +127,12 @@ impl Session {
                 Ok(value)
             }
             Ok(Err(error)) => {
-                // The server's own no is an answer: the connection is in step. All else leaves it in doubt.
-                self.busy = !matches!(error, sqlx::Error::Database(_));
-                Err(error.into())
+                let error = LedgerError::from(error);
+                // The server's no to this value or at this moment leaves the connection in step. Any other error may be one of
+                // the connection itself, which lives for long: its rights and limits are those of when it was made, and it may
+                // lead to a server that is no longer the primary. The next one knows better.
+                self.busy = !matches!(error, LedgerError::Busy(_) | LedgerError::Refused(_));
+                Err(error)
             }
             Err(_) => Err(LedgerError::Timeout(self.timeout)),
         }

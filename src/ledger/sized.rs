@@ -9,7 +9,11 @@ use sqlx::AssertSqlSafe;
 use super::session::Statement;
 use crate::limits::STATEMENT_BYTES_MAX;
 
+/// What an unused place weighs at most: a target twice, empty, and a number.
+const PADDING_BYTES_MAX: usize = 16;
+
 /// One statement's texts by the number of items they take, smallest first.
+#[derive(Debug)]
 pub(super) struct Sized {
     texts: Vec<(usize, Arc<str>)>,
 }
@@ -53,7 +57,12 @@ impl Sized {
             let left = range.len();
             let holds = self.texts.iter().find(|(size, _)| *size >= left);
             match holds {
-                Some(one) if weight(range.clone(), &bytes) <= STATEMENT_BYTES_MAX => Some(one),
+                Some(one)
+                    if weight(range.clone(), &bytes) + (one.0 - left) * PADDING_BYTES_MAX
+                        <= STATEMENT_BYTES_MAX =>
+                {
+                    Some(one)
+                }
                 _ => self.largest_within(range, &bytes),
             }
         })

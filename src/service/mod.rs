@@ -67,6 +67,7 @@ impl Service {
         if let Some(problem) = info.problem() {
             anyhow::bail!("redis cannot be used: {problem}");
         }
+        ledger.mirrors_check().await?;
         ledger
             .adopt_layout(&layout(settings))
             .await
@@ -189,10 +190,10 @@ pub fn connect_ledger(settings: &Settings) -> anyhow::Result<Ledger> {
         acquire_timeout: Duration::from_millis(settings.database_acquire_timeout_ms),
         statement_timeout: Duration::from_millis(settings.database_statement_timeout_ms),
     };
-    Ok(Ledger::connect(
-        settings.require_database_url()?.expose(),
-        options,
-    )?)
+    let mirrors = settings.kinds.mirrors();
+    let mirrors = mirrors.map(|(kind, mirror)| (kind.to_string(), mirror.clone()));
+    let ledger = Ledger::connect(settings.require_database_url()?.expose(), options)?;
+    Ok(ledger.with_mirrors(mirrors))
 }
 
 /// A connection to Redis as the settings say.
@@ -207,6 +208,7 @@ pub async fn connect_hot(settings: &Settings) -> anyhow::Result<Hot> {
         gather_operations_max: settings.gather_operations_max,
         gather_calls_max: settings.gather_calls_max,
         queue_operations_max: settings.queue_operations_max,
+        keep_unlikes: settings.keep_unlikes,
     };
     Hot::connect(options).await.context("redis")
 }

@@ -20,6 +20,8 @@ enum Damage {
     Emptied,
     RolledBack,
     LedgerBehind,
+    /// The same, and some of what it forgot is not kept any more.
+    LedgerLost,
 }
 
 impl Damage {
@@ -28,6 +30,7 @@ impl Damage {
             Self::Emptied => "emptied",
             Self::RolledBack => "rolled_back",
             Self::LedgerBehind => "ledger_behind",
+            Self::LedgerLost => "ledger_lost",
         }
     }
 }
@@ -45,7 +48,7 @@ pub async fn check(hot: &Hot, ledger: &Ledger, partition: u16) -> Result<bool, S
             Some(damage) => Some((damage, before)),
             None => {
                 let after = ledger.flush_state().await?;
-                (seen.done > after.landed).then_some((Damage::LedgerBehind, after))
+                ledger_damage(&after, &seen).map(|damage| (damage, after))
             }
         };
         let Some((damage, state)) = damage else {
@@ -63,6 +66,14 @@ pub async fn check(hot: &Hot, ledger: &Ledger, partition: u16) -> Result<bool, S
             steps::point("recover.done").await;
             was_reset = true;
             metrics::counter!(names::RECOVERIES, "cause" => damage.name()).increment(1);
+            if damage == Damage::LedgerLost {
+                tracing::error!(
+                    partition,
+                    after = state.landed.0,
+                    upto = seen.unkept.0,
+                    "MySQL has lost likes: it has forgotten slices that are no longer kept in Redis"
+                );
+            }
             // An empty partition under an empty database is a first start.
             if damage == Damage::Emptied && state.last.0 == 0 {
                 tracing::info!(partition, "partition initialised");
@@ -110,5 +121,15 @@ fn sealed_damage(state: &FlushState, seen: &Peek) -> Option<Damage> {
         Some(Damage::RolledBack)
     } else {
         None
+    }
+}
+
+fn ledger_damage(state: &FlushState, seen: &Peek) -> Option<Damage> {
+    if seen.done <= state.landed {
+        None
+    } else if seen.unkept > state.landed {
+        Some(Damage::LedgerLost)
+    } else {
+        Some(Damage::LedgerBehind)
     }
 }

@@ -21,6 +21,7 @@ pub(crate) const REQUEST_ID: &str = "test";
 /// A running thumbd with keys, on a database and a key prefix of its own.
 pub(crate) struct TestApp {
     pub(crate) address: SocketAddr,
+    pub(crate) admin_address: Option<SocketAddr>,
     pub(crate) env: TestEnv,
     pub(crate) client: Client,
     pub(crate) jobs: Jobs,
@@ -93,6 +94,7 @@ impl TestApp {
         let token = CancellationToken::new();
         Self {
             address: app.address(),
+            admin_address: app.admin_address(),
             env,
             client: Client::builder().no_proxy().build().unwrap(),
             jobs: app.jobs().clone(),

@@ -1,23 +1,13 @@
 //! A Redis that comes back as another one is found out without a request and without a scheduled flush; readiness tells what is wrong.
 
-use std::time::{Duration, Instant};
-
 use reqwest::Method;
 use serde_json::json;
 use thumbd::dev::{RedisOptions, RedisServer};
 
 use crate::app::TestApp;
 use crate::chaos::{Act, Proxy, Then, script};
-use crate::serve::PATIENCE;
+use crate::serve::until;
 use crate::servers::{self, TestEnv};
-
-async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
-    let begun = Instant::now();
-    while !is().await {
-        assert!(begun.elapsed() < PATIENCE, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
 
 async fn own(aof: bool) -> (tempfile::TempDir, RedisServer, TestEnv) {
     let directory = tempfile::tempdir().unwrap();

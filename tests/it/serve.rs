@@ -1,8 +1,8 @@
 //! `thumbd serve` as a process of its own: start, talk to it, wait for what it says, kill it.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::Child;
-use std::time::Duration;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
 
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
@@ -14,6 +14,8 @@ use crate::servers::TestEnv;
 
 /// Far above what anything takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// Pause between two looks.
+const POLL: Duration = Duration::from_millis(20);
 /// Lines of its log that are kept.
 const LINES_MAX: usize = 2000;
 
@@ -147,6 +149,29 @@ impl Serve {
             .unwrap();
     }
 
+    /// Its answer to whoever asks whether it is ready.
+    pub(crate) async fn ready(&self) -> Value {
+        let ready = self.client.get(format!("{}/readyz", self.url));
+        send(ready).await.json()
+    }
+
+    /// The value of a metric, with its labels as they are shown.
+    pub(crate) async fn metric(&self, name: &str) -> Option<f64> {
+        let metrics = self.client.get(format!("{}/metrics", self.url));
+        let text = send(metrics).await.text;
+        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+        text.lines().find_map(value)
+    }
+
+    /// Waits until it has ended by itself; gives its exit code and what it has said.
+    pub(crate) async fn ended(mut self) -> (ExitStatus, Vec<String>) {
+        let status = end(&mut self.child);
+        let mut log = self.log.clone();
+        // Until the last line was read.
+        while log.changed().await.is_ok() {}
+        (status, self.lines())
+    }
+
     pub(crate) fn kill(&mut self) {
         signal(&self.child, "KILL");
         end(&mut self.child);
@@ -162,6 +187,15 @@ impl Drop for Serve {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed() < PATIENCE, "not in time: {what}");
+        tokio::time::sleep(POLL).await;
     }
 }
 

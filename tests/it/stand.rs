@@ -1,5 +1,7 @@
 //! Everything below HTTP on the shared servers, stepped by hand: settings, both stores, the use cases and the flusher.
 
+use std::time::Duration;
+
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, ToRedisArgs};
 use sqlx::{AssertSqlSafe, MySqlPool, Row};
@@ -7,7 +9,7 @@ use thumbd::config::{Secret, Settings};
 use thumbd::domain::{Action, Operation, Target, UserId, partition_of};
 use thumbd::flush::{FlushError, FlushReport, Flusher, Upto};
 use thumbd::hot::{Hot, Peek, Reset};
-use thumbd::ledger::Ledger;
+use thumbd::ledger::{JobEnd, Ledger};
 use thumbd::service::{Outcome, Service, ServiceError, connect_hot, layout, new_generation};
 use thumbd::verify::{self, Report};
 
@@ -97,6 +99,20 @@ impl Stand {
         self.flusher.run(|| Upto::Now).await
     }
 
+    /// As if the compensator had just run: a process that starts does not run it.
+    pub(crate) async fn compensated(&self) {
+        let now = chrono::Utc::now();
+        let run = self.ledger.job_begin("compensate", now, "test").await;
+        let end = JobEnd {
+            outcome: "done",
+            detail: "",
+            waited: Duration::ZERO,
+            held: Duration::ZERO,
+        };
+        let run = run.unwrap().unwrap();
+        self.ledger.job_end(run, "test", end).await.unwrap();
+    }
+
     pub(crate) async fn peek(&self, partition: u16) -> Peek {
         self.hot.peek(partition).await.unwrap()
     }
@@ -150,30 +166,43 @@ impl Stand {
 
     /// Runs the program on these stores; gives its exit code and what it printed.
     pub(crate) async fn program(&self, words: &[&str]) -> (Option<i32>, String) {
-        let settings = self.settings.clone();
+        let variables = self.variables();
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let run = move || {
-            let variables = [
-                (
-                    "THUMBD_REDIS_URL",
-                    settings.redis_url.as_ref().unwrap().expose(),
-                ),
-                (
-                    "THUMBD_DATABASE_URL",
-                    settings.database_url.as_ref().unwrap().expose(),
-                ),
-                ("THUMBD_KEY_PREFIX", &*settings.key_prefix),
-                ("THUMBD_PARTITIONS", &*settings.partitions.to_string()),
-                ("THUMBD_SLICE_SECONDS", &*settings.slice_seconds.to_string()),
-            ];
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            let output = crate::process::thumbd(&words, &variables);
+            let output = crate::serve::run(&words, &variables);
             let output = output.wait_with_output().unwrap();
             let text = String::from_utf8(output.stdout).unwrap();
             let errors = String::from_utf8(output.stderr).unwrap();
             (output.status.code(), text + &errors)
         };
         tokio::task::spawn_blocking(run).await.unwrap()
+    }
+
+    /// The environment of a program on these stores.
+    pub(crate) fn variables(&self) -> Vec<(String, String)> {
+        let settings = &self.settings;
+        let url = |url: &Option<Secret>| url.as_ref().unwrap().expose().to_owned();
+        let mut variables = vec![
+            ("THUMBD_REDIS_URL", url(&settings.redis_url)),
+            ("THUMBD_DATABASE_URL", url(&settings.database_url)),
+            ("THUMBD_KEY_PREFIX", settings.key_prefix.clone()),
+            ("THUMBD_PARTITIONS", settings.partitions.to_string()),
+            ("THUMBD_SLICE_SECONDS", settings.slice_seconds.to_string()),
+            ("THUMBD_FLUSH_ROWS_MAX", settings.flush_rows_max.to_string()),
+        ];
+        let mirrors = settings.kinds.mirrors().map(|(kind, mirror)| {
+            let (table, id) = (mirror.table(), mirror.id_column());
+            format!("{kind}:{table}/{id}/{}", mirror.count_column())
+        });
+        let kinds = mirrors.collect::<Vec<_>>().join(",");
+        if !kinds.is_empty() {
+            variables.push(("THUMBD_KINDS", kinds));
+        }
+        let named = variables.into_iter();
+        named
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 
     /// The end of a test: Redis and MySQL agree now, and after a flush nothing is left over.

@@ -207,38 +207,15 @@ async fn another_layout_is_refused() {
     assert!(result.is_err());
 }
 
-/// What the program prints, and its exit code.
-async fn program(t: &Stand) -> (String, Option<i32>) {
-    let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_thumbd"))
-        .arg("verify")
-        .env(
-            "THUMBD_REDIS_URL",
-            t.settings.redis_url.as_ref().unwrap().expose(),
-        )
-        .env(
-            "THUMBD_DATABASE_URL",
-            t.settings.database_url.as_ref().unwrap().expose(),
-        )
-        .env("THUMBD_KEY_PREFIX", &t.settings.key_prefix)
-        .output()
-        .await
-        .unwrap();
-    // No terminal, no progress bar.
-    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
-    (
-        String::from_utf8(output.stdout).unwrap(),
-        output.status.code(),
-    )
-}
-
 #[tokio::test]
 async fn the_program_prints_a_table_and_its_exit_code_tells() {
     let t = with_likes(1).await;
-    let (text, code) = program(&t).await;
+    // No terminal, no progress bar.
+    let (code, text) = t.program(&["verify"]).await;
     assert_eq!(code, Some(0), "{text}");
     insta::assert_snapshot!(text, @"0 differences in 24 rows of 13 targets, 13 users and 14 counts in Redis");
     t.sql("DELETE FROM thumb_count WHERE target_id = '3'").await;
-    let (text, code) = program(&t).await;
+    let (code, text) = t.program(&["verify"]).await;
     assert_eq!(code, Some(1), "{text}");
     insta::assert_snapshot!(text, @r"
     ───────────────────────────────────────────────────────────────

@@ -101,6 +101,26 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "relayout::a_change_that_dies_can_be_begun_again_or_taken_back",
     ),
     (
+        "import.applied",
+        "moving::import::an_import_that_dies_is_run_again",
+    ),
+    (
+        "import.begun",
+        "moving::import::an_import_that_dies_is_run_again",
+    ),
+    (
+        "import.commit",
+        "moving::import::an_import_that_dies_is_run_again",
+    ),
+    (
+        "import.forgotten",
+        "moving::import::an_import_that_dies_is_run_again",
+    ),
+    (
+        "import.told",
+        "moving::import::an_import_that_dies_is_run_again",
+    ),
+    (
         "retry.accepted",
         "flush::quarantine::a_retry_that_dies_is_done_once",
     ),

@@ -6,7 +6,6 @@ use reqwest::{Method, RequestBuilder};
 use thumbd::config::{Secret, Settings};
 use thumbd::domain::SliceId;
 use thumbd::hot::Reset;
-use thumbd::ledger::JobEnd;
 use thumbd::service::{new_generation, recover_check};
 
 use crate::app::{ADMIN_TOKEN, SERVICE_KEY, send};
@@ -125,17 +124,7 @@ impl Stage {
     async fn prepare(&mut self) {
         let stand = Stand::on(self.settings()).await;
         // Or the compensator would run at each start and come to points before it should.
-        let run = stand
-            .ledger
-            .job_begin("compensate", chrono::Utc::now(), "test");
-        let run = run.await.unwrap().unwrap();
-        let end = JobEnd {
-            outcome: "done",
-            detail: "",
-            waited: std::time::Duration::ZERO,
-            held: std::time::Duration::ZERO,
-        };
-        stand.ledger.job_end(run, end).await.unwrap();
+        stand.compensated().await;
         for user in ["u1", "u2", "u3"] {
             self.accept(&stand, user, "blog:1", true).await;
         }

@@ -216,6 +216,8 @@ async fn a_retry_that_dies_is_done_once() {
 async fn a_rule_that_refuses_everything_stops_the_flush_and_quarantines_nothing() {
     let t = Stand::on(Settings {
         flush_rows_max: 2000,
+        // All are refused by one transaction.
+        slice_seconds: 3600,
         ..settings(1).await
     })
     .await;

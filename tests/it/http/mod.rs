@@ -2,4 +2,5 @@
 
 mod connections;
 mod refusals;
+mod rights;
 mod routes;

@@ -120,7 +120,7 @@ async fn users_lists_need_the_key_and_the_others_what_reads_need() {
     let likers = "/v1/likes/blog/1/users";
     let ranking = "/v1/rankings/blog";
     let likes = "/v1/users/u1/likes";
-    // Path, whether the user is named, status without and with a wrong key where reads are open, and where they are not.
+    // Path, whether the user is named, status without a key where reads are open, and where they are not.
     for (path, named, in_open, in_closed) in [
         (likers, false, 200, 401),
         (ranking, false, 200, 401),
@@ -138,7 +138,11 @@ async fn users_lists_need_the_key_and_the_others_what_reads_need() {
                 if let Some(key) = key {
                     request = request.bearer_auth(key);
                 }
-                let want = if key == Some(SERVICE_KEY) { 200 } else { want };
+                let want = match key {
+                    None => want,
+                    Some(SERVICE_KEY) => 200,
+                    Some(_) => 401,
+                };
                 let answer = send(request).await;
                 assert_eq!(answer.status, want, "{path} {named} {key:?}: {answer:?}");
             }

@@ -82,7 +82,7 @@ async fn stand_of(app: &TestApp) -> Stand {
 }
 
 /// Waits until a condition holds.
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !holds().await {
         assert!(begun.elapsed() < PATIENCE, "not in time: {what}");
@@ -146,7 +146,7 @@ async fn info(t: &Stand, name: &str) -> String {
 }
 
 /// The end of a test: nothing is left over, and rows, counts and answers say the same of all these users and targets.
-async fn agree(t: &Stand, users: &[impl AsRef<str>], targets: &[impl AsRef<str>]) {
+pub(crate) async fn agree(t: &Stand, users: &[impl AsRef<str>], targets: &[impl AsRef<str>]) {
     t.check().await;
     for of in targets {
         let of = of.as_ref();
