@@ -17,6 +17,35 @@ const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
 /// When to come again after an error that does not say so itself.
 const RETRY_SECONDS: u64 = 1;
 
+/// All codes, as in `docs/errors.md`.
+const CODES: [&str; 25] = [
+    "field_invalid",
+    "count_invalid",
+    "kind_unknown",
+    "user_missing",
+    "path_invalid",
+    "body_invalid",
+    "unauthorized",
+    "forbidden",
+    "not_found",
+    "method_not_allowed",
+    "body_too_large",
+    "content_type",
+    "internal",
+    "busy",
+    "recovering",
+    "redis_unavailable",
+    "redis_full",
+    "database_unavailable",
+    "backlog_full",
+    "outcome_unknown",
+    "timeout",
+    "job_failed",
+    "job_died",
+    "lease_held",
+    "stopping",
+];
+
 /// An error on its way to the caller.
 #[derive(Debug, Clone)]
 pub(super) struct Problem {
@@ -43,6 +72,7 @@ impl Problem {
         title: &'static str,
         detail: impl Into<Cow<'static, str>>,
     ) -> Self {
+        debug_assert!(CODES.contains(&code), "{code} is not in the documents");
         Self {
             status,
             code,
