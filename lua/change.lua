@@ -1,4 +1,4 @@
--- The body of thumb.lua and unthumb.lua; `WANTED` and limit.lua stand above.
+-- The body of thumb.lua, unthumb.lua and unthumb_kept.lua; `WANTED`, `KEPT` and limit.lua stand above.
 local call, sub, byte, match, format = redis.call, string.sub, string.byte, string.match, string.format
 local meta, slices, slice = KEYS[1], KEYS[2], KEYS[3]
 local open = ARGV[1]
@@ -75,10 +75,10 @@ for i = 0, operations - 1 do
   else
     if thumbed == nil then
       code = 6
-    elseif thumbed == WANTED then
+    elseif thumbed == WANTED and (have or not KEPT) then
       code = -1
     else
-      code = 1
+      code = thumbed == WANTED and -1 or 1
       version = version + 1
       local dirty = sub(marker, 18)
       local value = format(WANTED and '%.0f' or '-%.0f', version)
@@ -95,7 +95,7 @@ for i = 0, operations - 1 do
       if dirty == '0' then call('PERSIST', user_key) end
       entries[#entries + 1] = user .. ' ' .. target
       entries[#entries + 1] = value
-      n = WANTED and n + 1 or n - 1
+      if code == 1 then n = WANTED and n + 1 or n - 1 end
       counts[count_key], changed[count_key] = n, true
     end
   end

@@ -4,4 +4,4 @@
 -- KEYS as thumb.lua
 -- ARGV as thumb.lua
 -- Answers as thumb.lua
-local WANTED = false
+local WANTED, KEPT = false, false

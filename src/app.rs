@@ -41,7 +41,10 @@ impl App {
             None => None,
         };
         let ledger = connect_ledger(&settings)?;
-        let reached = ledger.reach().await;
+        let mut reached = ledger.reach().await;
+        if reached.is_ok() {
+            reached = ledger.check_schema().await;
+        }
         ledger.close().await;
         reached.context("database")?;
         if settings.migrate_at_start {
@@ -147,7 +150,10 @@ pub async fn migrate(settings: &Settings) -> anyhow::Result<()> {
     };
     let url = settings.require_database_url()?;
     let ledger = Ledger::connect(url.expose(), options)?;
-    let result = ledger.migrate().await;
+    let mut result = ledger.check_schema().await;
+    if result.is_ok() {
+        result = ledger.migrate().await;
+    }
     ledger.close().await;
     result.context("the schema cannot be brought up to date")
 }

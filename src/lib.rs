@@ -14,6 +14,7 @@ pub mod http;
 pub mod jobs;
 pub mod ledger;
 pub mod limits;
+pub mod moving;
 pub mod relayout;
 pub mod repair;
 pub mod service;

@@ -6,6 +6,19 @@ use std::time::Duration;
 pub const LOOKUP_TARGETS_MAX: usize = 200;
 /// Operations in one batch: a thousand take about 10 ms of Redis time, which the others have to wait.
 pub const BATCH_OPERATIONS_MAX: usize = 1000;
+/// Entries of a list in one answer: more would be scrolled through anyway.
+pub const LIST_LIMIT_MAX: usize = 100;
+/// Entries of a list in one answer for whoever does not say how many.
+pub const LIST_LIMIT: usize = 20;
+/// Queries for lists under way at once in a process: they must not take the connections that cold likes need.
+pub const LIST_QUERIES_MAX: usize = 4;
+/// Rows of a user that are read at once when those before were hidden by newer unlikes.
+pub const LIST_ROWS_AGAIN: usize = 500;
+
+/// Targets whose counts are kept in the process: some megabytes, and more than are hot at once.
+pub const COUNT_CACHE_TARGETS_MAX: u64 = 10_000;
+/// How long is remembered what was answered on a target that nobody asks for.
+pub const COUNT_CACHE_LIFE: Duration = Duration::from_secs(60);
 
 /// How often an operation is told *moved* before the caller gets 503: one per window is normal, on-demand seals add some.
 pub const MOVED_RETRIES_MAX: usize = 5;
@@ -44,6 +57,15 @@ pub const PRUNE_TARGETS_MAX: u64 = 200;
 pub const PRUNE_ROWS_MAX: usize = 2000;
 /// Targets whose counts are mended in one transaction, which holds up the flush: a hot target takes a second.
 pub const REPAIR_TARGETS_MAX: usize = 64;
+
+/// How long an import that says nothing stops pruning: it writes every few moments, and one that died must not stop it for ever.
+pub const IMPORT_HOLD: Duration = Duration::from_secs(600);
+/// How long an import holds the lease before it lets others have it: a durable write waits for its own flush.
+pub const IMPORT_LEASE_MAX: Duration = Duration::from_secs(1);
+/// Pause in which others can take the lease: they look every 100 ms.
+pub const IMPORT_PAUSE: Duration = Duration::from_millis(150);
+/// Rows or counts of one page of an export or a comparison.
+pub const PAGE_ROWS_MAX: u64 = 2000;
 
 /// How often a layout that is to end is flushed before the change is given up: more than once only if somebody still writes.
 pub const RETIRE_TRIES_MAX: usize = 3;
@@ -94,5 +116,6 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often histograms are folded: in between each measurement is kept by itself.
 pub const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
+const _: () = assert!(LIST_LIMIT <= LIST_LIMIT_MAX);
 const _: () = assert!(STAGE_ROWS_MAX * 6 < 65_535);
 const _: () = assert!(CASE_ARMS_MAX * 3 + 1 < 65_535);

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::{Target, UserId};
+use crate::domain::{Kind, Target, UserId};
 use crate::flush::{FlushError, Flusher, Upto};
 use crate::hot::{Hot, HotError};
 use crate::ledger::{CountRepair, Layout, Ledger, LedgerError};
 use crate::limits::{REPAIR_TARGETS_MAX, UNPIN_KEYS_MAX};
+use crate::moving::{self, Comparison};
 use crate::service::new_generation;
 use crate::steps;
 use crate::verify::{self, Difference, Place, Report, VerifyError};
@@ -31,6 +32,13 @@ pub enum Change {
         partition: u16,
         /// What.
         target: Target,
+    },
+    /// What stands in the site's own column.
+    Mirror {
+        /// The kind.
+        kind: Kind,
+        /// What differed.
+        difference: moving::Difference,
     },
 }
 
@@ -64,11 +72,12 @@ pub async fn run(
     loop {
         let report = verify::run(hot, ledger, layout, |_| ()).await?;
         // It must get less with every pass, or something breaks as fast as it is mended.
+        let pass = Pass { hot, ledger };
         if report.differences_total == 0 || report.differences_total >= left {
+            pass.mirrors(&mut on_change).await?;
             return Ok(report);
         }
         left = report.differences_total;
-        let pass = Pass { hot, ledger };
         pass.counts(&report.differences, &mut on_change).await?;
         pass.residents(&report.differences, &mut on_change).await?;
     }
@@ -108,6 +117,30 @@ impl Pass<'_> {
             self.ledger.outside_clear(&token).await?;
             for repair in repairs {
                 on_change(Change::Count(repair));
+            }
+        }
+        Ok(())
+    }
+
+    /// The site's own columns become what the counts say.
+    async fn mirrors(&self, on_change: &mut impl FnMut(Change)) -> Result<(), RepairError> {
+        for (name, mirror) in self.ledger.mirrors() {
+            // It comes from the settings, where it was checked.
+            let Ok(kind) = Kind::parse(name) else {
+                continue;
+            };
+            let column = self.ledger.mirror_open(name, mirror).await?;
+            let mut comparison = Comparison::new(self.ledger, kind.clone(), column);
+            while let Some(differences) = comparison.next().await? {
+                let ids: Vec<&str> = differences.iter().map(|one| one.id.as_str()).collect();
+                if ids.is_empty() {
+                    continue;
+                }
+                self.ledger.mirror_set(name, &ids).await?;
+                for difference in differences {
+                    let kind = kind.clone();
+                    on_change(Change::Mirror { kind, difference });
+                }
             }
         }
         Ok(())

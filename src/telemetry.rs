@@ -41,6 +41,10 @@ pub mod names {
     pub const RECOVERIES: &str = "thumbd_recoveries_total";
     /// Counter: lives that were renewed because somebody read.
     pub const RENEWALS: &str = "thumbd_renewals_total";
+    /// Counter by `outcome`: reads of counts that the process may answer from memory.
+    pub const COUNT_CACHE: &str = "thumbd_count_cache_total";
+    /// Counter by `kind`: targets whose count changed and that have no row in the site's own table.
+    pub const MIRROR_MISSING: &str = "thumbd_mirror_missing_total";
     /// Gauge: HTTP requests under way.
     pub const HTTP_REQUESTS_IN_FLIGHT: &str = "thumbd_http_requests_in_flight";
 }

@@ -87,6 +87,11 @@ impl NamedKey {
         self.rights.contains(&right) || right == Right::Read && self.rights.contains(&Right::Write)
     }
 
+    /// Whether it is for all kinds.
+    pub fn covers_all(&self) -> bool {
+        self.kinds.is_none()
+    }
+
     /// Whether its holder may do it with this kind.
     pub fn covers(&self, kind: &str) -> bool {
         let kinds = self.kinds.as_ref();

@@ -1,10 +1,14 @@
 //! The command line: one file a command, each with its own arguments. Settings come from `config`; what a command does lies in the modules that it calls.
 
+mod compare;
 pub mod compensate;
 pub mod dev;
 mod dev_text;
+mod export;
 pub mod flush;
+mod import;
 mod key;
+mod lines;
 pub mod load;
 pub mod migrate;
 mod quarantine;
@@ -64,6 +68,9 @@ pub fn command() -> Command {
         .subcommand(with_settings(repair::command(), BOTH_STORES))
         .subcommand(quarantine::command())
         .subcommand(key::command())
+        .subcommand(with_settings(import::command(), BOTH_STORES))
+        .subcommand(with_settings(export::command(), &[Group::Database]))
+        .subcommand(with_settings(compare::command(), &[Group::Database]))
         .subcommand(load::command())
 }
 
@@ -133,6 +140,9 @@ fn dispatch(matches: &ArgMatches, environment: &Environment) -> anyhow::Result<E
                 quarantine::run(settings, quarantine::Arguments::read(arguments)?).await
             }
             "repair" => repair::run(settings).await,
+            "import" => import::run(settings, import::Arguments::read(arguments)?).await,
+            "export" => export::run(settings, export::Arguments::read(arguments)).await,
+            "compare" => compare::run(settings, compare::Arguments::read(arguments)?).await,
             "load" => load::run(settings, load::Arguments::read(arguments)?).await,
             _ => anyhow::bail!("no command {name}"),
         }

@@ -12,7 +12,7 @@ use crate::service::layout;
 /// The command.
 pub(super) fn command() -> Command {
     Command::new("repair")
-        .about("Make counts what the rows say, and load again what is wrong in Redis; rows are never changed")
+        .about("Make counts what the rows say, also in the site's own tables, and load again what is wrong in Redis; rows are never changed")
         .after_help("Exit code 1 if something still differs.")
 }
 
@@ -55,6 +55,10 @@ fn describe(change: &Change) -> String {
         Change::User { partition, user } => {
             format!("user in Redis: {user}, partition {partition}: will be loaded again")
         }
+        Change::Mirror { kind, difference } => format!(
+            "count in the site's table: {kind}:{}: {} -> {}",
+            difference.id, difference.site, difference.thumbd
+        ),
         Change::Target { partition, target } => {
             format!("count in Redis: {target}, partition {partition}: will be loaded again")
         }

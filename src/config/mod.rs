@@ -19,7 +19,7 @@ pub use example::example;
 pub use field::Setting;
 pub use kind_limits::{KindLimits, OperationRate, ToggleCooldown};
 pub use sources::{CONFIG_FLAG, CONFIG_VARIABLE, Environment, flags};
-pub use values::{Cron, KindSettings, Kinds, LogFormat, Secret};
+pub use values::{Cron, KindSettings, Kinds, LogFormat, Mirror, Secret};
 
 use field::Found;
 use rules::{
@@ -126,6 +126,8 @@ settings! {
         jwt_leeway_seconds: u64 = range(0, 300).default("30");
         /// Whether reads without a user need the service key too; true if counts are not public.
         read_requires_key: bool = boolean().default("false");
+        /// Whether an unlike of what is not liked goes to the database too; true while likes are imported, or an import brings back what was taken back before.
+        keep_unlikes: bool = boolean().default("false");
         /// Whether serve brings the database's schema up to date at start; false if its database user may not alter tables.
         migrate_at_start: bool = boolean().default("true");
         /// Longest shutdown in seconds, final flush included; more if a big slice must still land, less if the supervisor kills sooner.
@@ -180,6 +182,8 @@ settings! {
         cold_loads_max: usize = range(1, 100_000).default("1000");
         /// Longest wait in milliseconds for a cold user or count; less than request_timeout_ms.
         cold_timeout_ms: u64 = range(10, 60_000).default("2000");
+        /// Most milliseconds for which a process answers a hot target's count from memory to readers that name no user; 0 is never.
+        count_cache_ms: u64 = range(0, 1000).default("0");
     }
     Gathering {
         /// Most operations in one script call; more raises throughput, and the time for which the others wait.

@@ -160,7 +160,7 @@ pub(super) fn kinds() -> Rule<Kinds> {
     rule(
         Shape::Kinds,
         format!(
-            "a comma list of kinds [a-z][a-z0-9_-]{{0,31}}, each alone or with limits on one user as KIND+NAME=NUMBER+…; in TOML a table [kinds.NAME] for each, empty or with {}",
+            "a comma list of kinds [a-z][a-z0-9_-]{{0,31}}, each alone or with :TABLE/ID_COLUMN/COUNT_COLUMN behind it if its counts are copied to a column of your own, and with limits on one user as +NAME=NUMBER+…; in TOML a table [kinds.NAME] for each, empty or with mirror_table, mirror_id_column and mirror_count_column, or {}",
             KindLimits::allowed()
         ),
         Kinds::parse,

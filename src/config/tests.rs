@@ -433,6 +433,49 @@ fn limits_of_a_kind_are_keys_of_its_table_or_stand_behind_its_name() {
 }
 
 #[test]
+fn a_mirror_is_a_table_of_keys_or_a_short_text() {
+    let table = "[kinds.blog]\nmirror_table = \"shop.blog\"\nmirror_id_column = \"id\"\n\
+                 mirror_count_column = \"thumb_count\"\n[kinds.photo]\n";
+    let files = Files::new(&[("a.toml", table)]);
+    for settings in [
+        load(&["--kinds", "blog:shop.blog/id/thumb_count, photo"], &[]).unwrap(),
+        load(&["--config", &files.path("a.toml")], &[]).unwrap(),
+    ] {
+        assert_eq!(settings.kinds.names().unwrap().count(), 2);
+        let mirrors: Vec<_> = settings.kinds.mirrors().collect();
+        let mirror = Mirror::parse("shop.blog", "id", "thumb_count").unwrap();
+        assert_eq!(mirrors.len(), 1);
+        assert_eq!((mirrors[0].0.as_str(), mirrors[0].1), ("blog", &mirror));
+    }
+    let limits = "toggle_cooldown_ms = 1\ntoggle_cooldown_max_ms = 2\n";
+    let files = Files::new(&[(
+        "b.toml",
+        &table.replace("[kinds.photo]", &format!("{limits}[kinds.photo]")),
+    )]);
+    let both = load(&["--config", &files.path("b.toml")], &[]).unwrap();
+    assert_eq!(both.kinds.mirrors().count(), 1);
+    assert_eq!(
+        both.kinds
+            .limits()
+            .filter(|(_, one)| one.toggles.is_some())
+            .count(),
+        1
+    );
+    let with = |more: &str| Files::toml_problem(&format!("[kinds.blog]\n{more}"));
+    let texts = [
+        with("mirror_table = \"blog\"\nmirror_id_column = \"id\""),
+        with("mirror_tabel = \"blog\""),
+        with("mirror_table = 1\nmirror_id_column = \"id\"\nmirror_count_column = \"n\""),
+        with("mirror_table = \"a`b\"\nmirror_id_column = \"id\"\nmirror_count_column = \"n\""),
+        with("mirror_table = \"a.b.c\"\nmirror_id_column = \"id\"\nmirror_count_column = \"n\""),
+        with("mirror_table = \"a,b\"\nmirror_id_column = \"id\"\nmirror_count_column = \"n\""),
+        with("mirror_table = \"a\"\nmirror_id_column = \"id\"\nmirror_count_column = \"ID\""),
+        problem(&["--kinds", "blog:blog/id"], &[]),
+    ];
+    insta::assert_snapshot!(texts.join("\n"));
+}
+
+#[test]
 fn keys_are_asked_for_by_name() {
     let missing = |settings: &Settings, rule| settings.check_keys(rule).unwrap_err().to_string();
     let mut settings = Settings::default();

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::field::{Found, Setting, Shape};
 use super::sources::{nearest, secret_file};
+use super::values::{Mirror, NAME_ALLOWED};
 use super::{ConfigError, KindLimits, Source, table};
 
 /// Adds what the file holds and nothing before it has given.
@@ -123,32 +124,69 @@ fn toml_text(setting: &Setting, value: &toml::Value, path: &Path) -> Result<Stri
     }
 }
 
-/// `[kinds.blog]` and `[kinds.photo]` as `blog,photo`; limits follow behind a plus.
+/// Keys of a table `[kinds.NAME]` that make a mirror.
+const MIRROR_KEYS: [&str; 3] = ["mirror_table", "mirror_id_column", "mirror_count_column"];
+
+/// `[kinds.blog]` and `[kinds.photo]` as `blog,photo`; a mirror follows behind a colon, limits behind a plus.
 fn kinds_text(kinds: &toml::Table, path: &Path) -> Result<String, ConfigError> {
     let mut texts = Vec::with_capacity(kinds.len());
     for (kind, settings) in kinds {
         let toml::Value::Table(settings) = settings else {
             return Err(unknown_key(format!("kinds.{kind}"), path, &[]));
         };
-        let known = KindLimits::keys().map(|key| format!("kinds.{kind}.{key}"));
+        let known = MIRROR_KEYS.into_iter().chain(KindLimits::keys());
+        let known = known.map(|key| format!("kinds.{kind}.{key}"));
         let known: Vec<String> = known.collect();
-        let mut text = kind.clone();
-        for (key, value) in settings {
-            let name = format!("kinds.{kind}.{key}");
-            if !known.contains(&name) {
-                return Err(unknown_key(name, path, &known));
+        for key in settings.keys() {
+            let key = format!("kinds.{kind}.{key}");
+            if !known.contains(&key) {
+                return Err(unknown_key(key, path, &known));
             }
-            let toml::Value::Integer(number) = value else {
-                return Err(ConfigError::Value {
-                    setting: "kinds",
-                    from: Source::Toml(path.to_owned()),
-                    problem: format!("{name} is not an integer"),
-                    allowed: KindLimits::allowed(),
-                });
-            };
-            text += &format!("+{key}={number}");
         }
-        texts.push(text);
+        let value = |problem, allowed| ConfigError::Value {
+            setting: "kinds",
+            from: Source::Toml(path.to_owned()),
+            problem,
+            allowed,
+        };
+        let mirror = mirror_text(kind, settings).map_err(|problem| {
+            let keys = MIRROR_KEYS.join(", ");
+            value(
+                problem,
+                format!("all of {keys} or none, each {NAME_ALLOWED}"),
+            )
+        })?;
+        let limits =
+            limits_text(kind, settings).map_err(|problem| value(problem, KindLimits::allowed()))?;
+        texts.push(format!("{kind}{mirror}{limits}"));
     }
     Ok(texts.join(","))
+}
+
+fn limits_text(kind: &str, settings: &toml::Table) -> Result<String, String> {
+    let mut text = String::new();
+    for key in KindLimits::keys() {
+        match settings.get(key) {
+            Some(toml::Value::Integer(number)) => text += &format!("+{key}={number}"),
+            Some(_) => return Err(format!("kinds.{kind}.{key} is not an integer")),
+            None => {}
+        }
+    }
+    Ok(text)
+}
+
+fn mirror_text(kind: &str, settings: &toml::Table) -> Result<String, String> {
+    if !MIRROR_KEYS.iter().any(|key| settings.contains_key(*key)) {
+        return Ok(String::new());
+    }
+    let text = |key: &str| match settings.get(key) {
+        Some(toml::Value::String(text)) => Ok(text.as_str()),
+        Some(_) => Err(format!("kinds.{kind}.{key} is not a string")),
+        None => Err(format!("kinds.{kind}.{key} is missing")),
+    };
+    let [table, id_column, count_column] = MIRROR_KEYS.map(text);
+    let mirror = Mirror::parse(table?, id_column?, count_column?);
+    mirror
+        .map(|mirror| format!(":{}", mirror.text()))
+        .map_err(|problem| format!("kinds.{kind}: {problem}"))
 }

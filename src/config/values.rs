@@ -39,6 +39,85 @@ impl fmt::Display for Secret {
 pub struct KindSettings {
     /// What one user may change of it.
     pub limits: KindLimits,
+    /// Where the counts of this kind are copied to.
+    pub mirror: Option<Mirror>,
+}
+
+/// Longest name of a table or a column.
+const NAME_BYTES_MAX: usize = 64;
+/// What a name of a table or a column is made of here, so that it can be quoted.
+pub(super) const NAME_ALLOWED: &str = "1 to 64 characters of A-Z, a-z, 0-9, '_' and '$'";
+
+/// A column of the site's own that is set to the count of the target whose id stands beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mirror {
+    schema: Option<String>,
+    table: String,
+    id_column: String,
+    count_column: String,
+}
+
+impl Mirror {
+    /// Checks the names; the table may be `schema.table` on the same server.
+    pub fn parse(table: &str, id_column: &str, count_column: &str) -> Result<Self, String> {
+        let (schema, name) = match table.split_once('.') {
+            Some((schema, name)) => (Some(schema), name),
+            None => (None, table),
+        };
+        for name in schema.into_iter().chain([name, id_column, count_column]) {
+            let right = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$');
+            if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(right) {
+                return Err(format!("{name:?} is not a name of {NAME_ALLOWED}"));
+            }
+        }
+        if id_column.eq_ignore_ascii_case(count_column) {
+            return Err(format!("{id_column} cannot be both id and count"));
+        }
+        Ok(Self {
+            schema: schema.map(str::to_owned),
+            table: name.to_owned(),
+            id_column: id_column.to_owned(),
+            count_column: count_column.to_owned(),
+        })
+    }
+
+    /// Reads `TABLE/ID_COLUMN/COUNT_COLUMN`.
+    pub(super) fn parse_text(text: &str) -> Result<Self, String> {
+        match text.split('/').collect::<Vec<_>>()[..] {
+            [table, id_column, count_column] => Self::parse(table, id_column, count_column),
+            _ => Err(format!("{text:?} is not TABLE/ID_COLUMN/COUNT_COLUMN")),
+        }
+    }
+
+    /// What [`Mirror::parse_text`] reads.
+    pub(super) fn text(&self) -> String {
+        let schema = self.schema.iter().map(|schema| format!("{schema}."));
+        let schema: String = schema.collect();
+        format!(
+            "{schema}{}/{}/{}",
+            self.table, self.id_column, self.count_column
+        )
+    }
+
+    /// The schema, if it is not thumbd's own.
+    pub fn schema(&self) -> Option<&str> {
+        self.schema.as_deref()
+    }
+
+    /// The table's name.
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// The column that holds the ids of targets.
+    pub fn id_column(&self) -> &str {
+        &self.id_column
+    }
+
+    /// The column that is set.
+    pub fn count_column(&self) -> &str {
+        &self.count_column
+    }
 }
 
 /// Which kinds are accepted.
@@ -62,7 +141,7 @@ impl Kinds {
         Self(Some(kinds.into_iter().collect()))
     }
 
-    /// Reads a comma list of kinds, each with its limits behind it: `blog,photo+toggle_cooldown_ms=1000+…`.
+    /// Reads a comma list of kinds, each with its mirror and its limits behind it: `blog:t/id/n,photo+toggle_cooldown_ms=1000+…`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let kinds: Result<Vec<_>, String> = text.split(',').map(kind).collect();
         kinds
@@ -80,6 +159,12 @@ impl Kinds {
         self.0.as_ref().map(BTreeMap::keys)
     }
 
+    /// The kinds whose counts are copied, each with where to.
+    pub fn mirrors(&self) -> impl Iterator<Item = (&Kind, &Mirror)> {
+        let all = self.0.iter().flatten();
+        all.filter_map(|(kind, settings)| Some((kind, settings.mirror.as_ref()?)))
+    }
+
     /// The limits of each kind that the settings name.
     pub fn limits(&self) -> impl Iterator<Item = (&Kind, KindLimits)> {
         let all = self.0.iter().flatten();
@@ -95,12 +180,17 @@ impl Kinds {
     }
 }
 
-/// One kind, with its limits if it has any.
+/// One kind, with its mirror and its limits if it has any.
 fn kind(text: &str) -> Result<(Kind, KindSettings), String> {
     let mut parts = text.trim().split('+');
-    let kind = Kind::parse(parts.next().unwrap_or_default()).map_err(|error| error.to_string())?;
+    let first = parts.next().unwrap_or_default();
+    let (name, mirror) = match first.split_once(':') {
+        Some((name, mirror)) => (name, Some(Mirror::parse_text(mirror)?)),
+        None => (first, None),
+    };
+    let kind = Kind::parse(name).map_err(|error| error.to_string())?;
     let limits = KindLimits::parse(parts)?;
-    Ok((kind, KindSettings { limits }))
+    Ok((kind, KindSettings { limits, mirror }))
 }
 
 /// A schedule of six fields, as the scheduler takes it.

@@ -103,10 +103,16 @@ impl Flusher {
         steps::point("compensate.flushed").await;
         if report.flush.partitions_skipped == 0 {
             let horizon = self.horizon().await?;
-            if horizon > Version(0) {
-                report.rows_pruned = self.ledger.prune(horizon).await?;
-            }
             report.prune_horizon = horizon.0;
+            if horizon > Version(0) {
+                match self.ledger.prune(horizon).await? {
+                    Some(pruned) => report.rows_pruned = pruned,
+                    None => {
+                        report.prune_horizon = 0;
+                        tracing::info!("nothing is pruned while an import is under way");
+                    }
+                }
+            }
         }
         steps::point("compensate.pruned").await;
         report.audit = self.ledger.audit_counts(|_, _| ()).await?.into();

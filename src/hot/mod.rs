@@ -6,6 +6,7 @@ mod error;
 mod fill;
 mod forget;
 mod gather;
+mod held;
 mod keys;
 mod lease;
 mod limit;
@@ -28,6 +29,7 @@ use redis::{Cmd, Value};
 
 pub use error::HotError;
 pub use fill::{ColdCount, ColdUser};
+pub use held::{Held, HeldThumb, Of};
 use keys::Keys;
 pub use limit::{Limit, Limits};
 pub use lookup::{Looked, State};
@@ -73,6 +75,8 @@ pub struct HotOptions {
     pub gather_calls_max: usize,
     /// Operations that wait per partition and direction.
     pub queue_operations_max: usize,
+    /// Whether an unlike of what is not liked is an entry too.
+    pub keep_unlikes: bool,
 }
 
 impl HotOptions {

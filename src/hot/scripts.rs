@@ -27,7 +27,9 @@ macro_rules! scripts {
 scripts! {
     THUMB = "thumb.lua" "limit.lua" "change.lua";
     UNTHUMB = "unthumb.lua" "limit.lua" "change.lua";
+    UNTHUMB_KEPT = "unthumb_kept.lua" "limit.lua" "change.lua";
     LOOKUP = "lookup.lua";
+    HELD = "held.lua";
     FILL = "fill.lua";
     RENEW = "renew.lua";
     PEEK = "peek.lua";
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_in_lua_is_a_script_or_a_part_of_two() {
+    fn every_file_in_lua_is_a_script_or_a_part_of_three() {
         let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).unwrap();
         assert_eq!(files.count(), TEXTS.len() + 2);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::keys::Keys;
 use super::limit::{self, Limit, Limits};
 use super::reply::Reply;
-use super::scripts::{THUMB, UNTHUMB};
+use super::scripts::{THUMB, UNTHUMB, UNTHUMB_KEPT};
 use super::wire::Wire;
 use super::{Hot, HotError, HotOptions, Moment, Trouble, bounded};
 use crate::domain::{Target, UserId};
@@ -115,7 +115,11 @@ impl Line {
         operations: &[&Thumb],
     ) -> Result<Vec<Answer>, HotError> {
         let line = &*self.0;
-        let script = if thumb { &*THUMB } else { &*UNTHUMB };
+        let script = match (thumb, line.options.keep_unlikes) {
+            (true, _) => &*THUMB,
+            (false, false) => &*UNTHUMB,
+            (false, true) => &*UNTHUMB_KEPT,
+        };
         let limited = line.limits.hold(operations);
         let keys_each = if limited { 4 } else { 2 };
         for _ in 0..=MOVED_RETRIES_MAX {

@@ -70,6 +70,11 @@ impl Keys {
         }
     }
 
+    /// Whether everybody may read what names no user.
+    pub(super) fn reads_are_public(&self) -> bool {
+        self.open.read
+    }
+
     /// Who asks. Whoever shows something that is no key here is refused, also where none is needed: it may have expired.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller<'_>, Problem> {
         if !headers.contains_key(header::AUTHORIZATION) {
@@ -122,6 +127,28 @@ impl Caller<'_> {
             Self::Anyone(_) => Err(Problem::unauthorized("a key, or the token of a user")),
             Self::Named(key) if key.has(Right::Read) => Ok(()),
             Self::Named(_) | Self::Admin => Err(Problem::forbidden("this key may not read")),
+        }
+    }
+
+    /// Whether it may list what a user likes; of which user and kind is asked for apart.
+    pub(super) fn check_list(&self) -> Result<(), Problem> {
+        match self {
+            Self::Anyone(Open { write: false, .. }) => Err(Problem::unauthorized(
+                "the service key or the token of the user",
+            )),
+            _ => self.check_read(),
+        }
+    }
+
+    /// Whether it may list likes of this kind, or of all.
+    pub(super) fn check_listed_kind(&self, kind: Option<&str>) -> Result<(), Problem> {
+        match (self, kind) {
+            (_, Some(kind)) => self.check_kind(kind),
+            (Self::Named(key), None) if !key.covers_all() => {
+                let detail = "this key is for some kinds alone, so the list must be of one";
+                Err(Problem::forbidden(detail).at("kind"))
+            }
+            _ => Ok(()),
         }
     }
 

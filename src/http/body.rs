@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use axum::body::Bytes;
+use axum::body::{Bytes, HttpBody as _};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -13,6 +13,11 @@ use super::problem::Problem;
 pub(super) async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
     if !is_json(request.headers()) {
         return Err(Problem::content_type());
+    }
+    // Who says at the head that it is too large need not send it.
+    let said = request.body().size_hint().lower();
+    if said > limit as u64 {
+        return Err(Problem::body_too_large(limit));
     }
     Bytes::from_request(request, &())
         .await

@@ -80,7 +80,7 @@ impl Front {
             problem.write(&mut response, &request_id);
         }
         let headers = response.headers_mut();
-        headers.insert(header::CACHE_CONTROL, NO_STORE);
+        headers.entry(header::CACHE_CONTROL).or_insert(NO_STORE);
         headers.insert(request_id::HEADER, request_id);
         observed.answered(response.status());
         Ok(response)

@@ -9,6 +9,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::answer;
+use super::caching::Caching;
 use super::problem::Problem;
 use super::state::Shared;
 use super::subject::{Reader, Writer};
@@ -99,6 +100,7 @@ async fn write(
 pub(super) async fn get(
     State(shared): State<Arc<Shared>>,
     Reader { user, target }: Reader,
+    caching: Caching,
 ) -> Result<Response, Problem> {
     let targets = [target];
     let seen = shared.service.lookup(user.as_ref(), &targets).await?;
@@ -107,8 +109,6 @@ pub(super) async fn get(
             "lookup of one target found none".to_owned(),
         ));
     };
-    Ok(answer::json(
-        StatusCode::OK,
-        &Likes::seen(&targets[0], seen),
-    ))
+    let caching = caching.unless(seen.count.is_none());
+    Ok(caching.json(&Likes::seen(&targets[0], seen)))
 }

@@ -5,10 +5,14 @@ mod answer;
 mod auth;
 mod batch;
 mod body;
+mod caching;
+mod cursor;
 mod durability;
 mod fields;
 mod front;
 mod likes;
+mod list_query;
+mod lists;
 mod lookup;
 mod observe;
 mod problem;
@@ -39,6 +43,9 @@ use state::Shared;
 /// All addresses, once: routes and the labels of metrics.
 mod paths {
     pub(super) const LIKES: &str = "/v1/likes/{kind}/{id}";
+    pub(super) const LIKERS: &str = "/v1/likes/{kind}/{id}/users";
+    pub(super) const USER_LIKES: &str = "/v1/users/{user}/likes";
+    pub(super) const RANKINGS: &str = "/v1/rankings/{kind}";
     pub(super) const LOOKUP: &str = "/v1/lookup";
     pub(super) const BATCH: &str = "/v1/batch";
     pub(super) const FLUSHES: &str = "/admin/v1/flushes";
@@ -56,6 +63,9 @@ fn routes(body_bytes_max: usize) -> Vec<(&'static str, MethodRouter<Arc<Shared>>
     let likes = put(likes::put).delete(likes::delete).get(likes::get);
     vec![
         (paths::LIKES, likes),
+        (paths::LIKERS, get(lists::likers)),
+        (paths::USER_LIKES, get(lists::likes)),
+        (paths::RANKINGS, get(lists::ranking)),
         (paths::LOOKUP, post(lookup::post).layer(limit)),
         (paths::BATCH, post(batch::post).layer(limit)),
         (paths::FLUSHES, post(admin::flush)),

@@ -10,8 +10,11 @@ use super::paths;
 use crate::telemetry::names;
 
 /// The last stands for every address that is not ours.
-const ROUTES: [&str; 10] = [
+const ROUTES: [&str; 13] = [
     paths::LIKES,
+    paths::LIKERS,
+    paths::USER_LIKES,
+    paths::RANKINGS,
     paths::LOOKUP,
     paths::BATCH,
     paths::FLUSHES,
@@ -89,15 +92,23 @@ impl Drop for Observed<'_> {
 }
 
 fn route(path: &str) -> usize {
-    let likes = path.strip_prefix("/v1/likes/");
-    if likes.is_some_and(|rest| {
-        rest.split_once('/')
-            .is_some_and(|(_, id)| !id.contains('/'))
-    }) {
-        return 0;
-    }
-    let fixed = ROUTES.iter().position(|route| *route == path);
-    fixed.unwrap_or(ROUTES.len() - 1)
+    let mut parts = path.split('/').skip(1);
+    let named = match std::array::from_fn::<_, 6, _>(|_| parts.next()) {
+        [Some("v1"), Some("likes"), Some(_), Some(_), None, _] => paths::LIKES,
+        [
+            Some("v1"),
+            Some("likes"),
+            Some(_),
+            Some(_),
+            Some("users"),
+            None,
+        ] => paths::LIKERS,
+        [Some("v1"), Some("users"), Some(_), Some("likes"), None, _] => paths::USER_LIKES,
+        [Some("v1"), Some("rankings"), Some(_), None, ..] => paths::RANKINGS,
+        _ => path,
+    };
+    let known = ROUTES.iter().position(|route| *route == named);
+    known.unwrap_or(ROUTES.len() - 1)
 }
 
 fn method_index(method: &Method) -> usize {
@@ -118,7 +129,20 @@ mod tests {
     fn labels_are_bounded() {
         assert_eq!(ROUTES[route("/v1/likes/blog/1%2F2")], paths::LIKES);
         assert_eq!(ROUTES[route("/v1/batch")], paths::BATCH);
-        for path in ["/", "/v1/likes/blog", "/v1/likes/blog/1/2", "/x"] {
+        assert_eq!(ROUTES[route("/v1/likes/users/users/users")], paths::LIKERS);
+        assert_eq!(ROUTES[route("/v1/users/me/likes")], paths::USER_LIKES);
+        assert_eq!(ROUTES[route("/v1/rankings/blog")], paths::RANKINGS);
+        for path in [
+            "/",
+            "/v1/likes/blog",
+            "/v1/likes/blog/1/2",
+            "/v1/likes/blog/1/users/x/users",
+            "/v1/users/u1",
+            "/v1/users/u1/likes/x",
+            "/v1/rankings",
+            "/v1/rankings/a/b",
+            "/x",
+        ] {
             assert_eq!(ROUTES[route(path)], "other", "{path}");
         }
         assert_eq!(METHODS[method_index(&Method::PUT)], "PUT");

@@ -20,6 +20,36 @@ const RETRY_SECONDS: u64 = 1;
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
+/// All codes, as in `docs/errors.md`.
+const CODES: [&str; 26] = [
+    "field_invalid",
+    "count_invalid",
+    "kind_unknown",
+    "user_missing",
+    "path_invalid",
+    "body_invalid",
+    "unauthorized",
+    "forbidden",
+    "not_found",
+    "method_not_allowed",
+    "body_too_large",
+    "content_type",
+    "rate_limited",
+    "internal",
+    "busy",
+    "recovering",
+    "redis_unavailable",
+    "redis_full",
+    "database_unavailable",
+    "backlog_full",
+    "outcome_unknown",
+    "timeout",
+    "job_failed",
+    "job_died",
+    "lease_held",
+    "stopping",
+];
+
 /// An error on its way to the caller.
 #[derive(Debug, Clone)]
 pub(super) struct Problem {
@@ -48,6 +78,7 @@ impl Problem {
         title: &'static str,
         detail: impl Into<Cow<'static, str>>,
     ) -> Self {
+        debug_assert!(CODES.contains(&code), "{code} is not in the documents");
         Self {
             status,
             code,

@@ -8,6 +8,7 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 
 use super::durability;
+use super::list_query::ListQuery;
 use super::problem::Problem;
 use super::state::Shared;
 use crate::config::Kinds;
@@ -71,6 +72,60 @@ impl FromRequestParts<Arc<Shared>> for Reader {
     }
 }
 
+/// The user whose likes are listed.
+pub(super) struct ListedUser(pub(super) UserId);
+
+impl FromRequestParts<Arc<Shared>> for ListedUser {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, Self::Rejection> {
+        let caller = shared.keys.caller(&parts.headers)?;
+        caller.check_list()?;
+        let header = user(&parts.headers)?;
+        let [named] = path_params(parts, ["user"]).await?;
+        let query = ListQuery::from_request_parts(parts, shared).await?;
+        caller.check_listed_kind(query.kind.as_deref())?;
+        let listed = match named.as_str() {
+            ME => caller
+                .speaks_for(header)?
+                .ok_or_else(Problem::user_missing)?,
+            _ => {
+                let named = UserId::parse(named)?;
+                caller.check_user(&named, "user")?;
+                named
+            }
+        };
+        Ok(Self(listed))
+    }
+}
+
+/// Stands for the caller in a path.
+const ME: &str = "me";
+
+/// The kind that is ranked.
+pub(super) struct Ranked(pub(super) Kind);
+
+impl FromRequestParts<Arc<Shared>> for Ranked {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, Self::Rejection> {
+        let caller = shared.keys.caller(&parts.headers)?;
+        caller.check_read()?;
+        let named = user(&parts.headers)?;
+        let [ranked] = path_params(parts, ["kind"]).await?;
+        let kind = kind(&shared.kinds, &ranked)?;
+        caller.check_kind(kind.as_str())?;
+        caller.speaks_for(named)?;
+        Ok(Self(kind))
+    }
+}
+
 /// The user that a header names.
 pub(super) fn user(headers: &HeaderMap) -> Result<Option<UserId>, Problem> {
     let mut values = headers.get_all(USER).iter();
@@ -88,27 +143,37 @@ pub(super) fn user(headers: &HeaderMap) -> Result<Option<UserId>, Problem> {
     Ok(Some(user))
 }
 
-/// Axum has split the path before it decoded each part once, so that an id may hold a `%2F`.
 async fn path_target(parts: &mut Parts, kinds: &Kinds) -> Result<Target, Problem> {
+    let [kind, id] = path_params(parts, ["kind", "id"]).await?;
+    target(kinds, &kind, &id)
+}
+
+/// Axum has split the path before it decoded each part once, so that an id may hold a `%2F`.
+async fn path_params<const N: usize>(
+    parts: &mut Parts,
+    names: [&str; N],
+) -> Result<[String; N], Problem> {
     let params = RawPathParams::from_request_parts(parts, &())
         .await
         .map_err(|_| Problem::path_invalid())?;
-    let (mut kind, mut id) = ("", "");
-    for (name, value) in &params {
-        match name {
-            "kind" => kind = value,
-            "id" => id = value,
-            _ => {}
-        }
-    }
-    target(kinds, kind, id)
+    Ok(names.map(|name| {
+        let mut found = params.iter().filter(|(have, _)| *have == name);
+        found
+            .next()
+            .map_or(String::new(), |(_, value)| value.to_owned())
+    }))
 }
 
-/// A target of a kind that this server accepts.
-pub(super) fn target(kinds: &Kinds, kind: &str, id: &str) -> Result<Target, Problem> {
+/// A kind that this server accepts.
+pub(super) fn kind(kinds: &Kinds, kind: &str) -> Result<Kind, Problem> {
     let kind = Kind::parse(kind)?;
     if !kinds.allows(&kind) {
         return Err(Problem::kind_unknown(kind.as_str()));
     }
-    Ok(Target::new(&kind, id)?)
+    Ok(kind)
+}
+
+/// A target of a kind that this server accepts.
+pub(super) fn target(kinds: &Kinds, kind: &str, id: &str) -> Result<Target, Problem> {
+    Ok(Target::new(&self::kind(kinds, kind)?, id)?)
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use sqlx::Row;
 
 use super::counts::Moves;
+use super::mirror::{self, Mirrors, Missing};
 use super::quarantine::{self, Quarantined};
 use super::session::Session;
 use super::stage::{self, StageRow};
 use super::{Layout, Ledger, LedgerError, kinds, refuse, state};
-use crate::domain::{Entry, SliceId};
+use crate::domain::{Entry, SliceId, Version};
 use crate::limits::{REFUSED_ENTRIES_MAX, REFUSED_ROUNDS_MAX, TRANSACTION_TRIES_MAX};
 use crate::steps;
 
@@ -58,7 +59,7 @@ pub(super) type Refused = BTreeMap<usize, String>;
 
 /// How a transaction ended.
 enum Ended {
-    Committed(Applied),
+    Committed(Applied, Missing),
     /// These must be left out; nothing was changed.
     LeaveOut(Refused),
 }
@@ -74,11 +75,15 @@ impl Ledger {
             });
         }
         let mut session = self.session().await?;
+        // Outside of the transaction: looked at once.
+        self.mirrors.columns(&mut session).await?;
         let mut refused = Refused::new();
         let mut tries_all = 0;
         for round in 0..=REFUSED_ROUNDS_MAX {
-            match apply_rest(&mut session, chunk, &refused, &mut tries_all).await {
-                Ok(Ended::Committed(applied)) => {
+            let rest = apply_rest(&mut session, &self.mirrors, chunk, &refused, &mut tries_all);
+            match rest.await {
+                Ok(Ended::Committed(applied, missing)) => {
+                    mirror::note(missing);
                     return Ok(Applied {
                         tries: tries_all,
                         refused,
@@ -87,7 +92,7 @@ impl Ledger {
                 }
                 Ok(Ended::LeaveOut(more)) => refused.extend(more),
                 Err(LedgerError::Refused(error)) if round < REFUSED_ROUNDS_MAX => {
-                    let found = refuse::find(&mut session, chunk, &refused).await?;
+                    let found = refuse::find(&mut session, &chunk.entries, &refused).await?;
                     if found.is_empty() {
                         // All of them together are too much, none of them alone: no entry is to blame.
                         return Err(LedgerError::Refused(error));
@@ -107,22 +112,23 @@ impl Ledger {
 /// Applies what is not refused; begins again after a deadlock or a lock wait timeout.
 async fn apply_rest(
     session: &mut Session,
+    mirrors: &Mirrors,
     chunk: &Chunk,
     refused: &Refused,
     tries_all: &mut u32,
 ) -> Result<Ended, LedgerError> {
     let mut tries = 1;
     let rows = loop {
-        match prepare(session, chunk, |at| !refused.contains_key(&at)).await {
-            Err(LedgerError::Busy(_)) if tries < TRANSACTION_TRIES_MAX => {}
-            other => break other?,
+        let wanted = |at| !refused.contains_key(&at);
+        match prepare(session, &chunk.entries, wanted).await {
+            Ok(rows) => break rows,
+            Err(error) => again(error, session, &mut tries).await?,
         }
-        wait(&mut tries).await;
     };
     tries = 1;
     loop {
         *tries_all += 1;
-        match transact(session, chunk, &rows, refused).await {
+        match transact(session, mirrors, chunk, &rows, refused).await {
             Ok(ended) => {
                 if !rows.is_empty() {
                     // Committed is committed: if this fails, the connection is closed, which does the same.
@@ -133,39 +139,44 @@ async fn apply_rest(
             Err(error) => {
                 // After a lock wait timeout the rest of the transaction is still there: always begin again from the start.
                 session.rollback().await;
-                let again = matches!(error, LedgerError::Busy(_))
-                    && tries < TRANSACTION_TRIES_MAX
-                    && session.usable();
-                if !again {
-                    return Err(error);
-                }
+                again(error, session, &mut tries).await?;
             }
         }
-        wait(&mut tries).await;
     }
 }
 
-async fn wait(tries: &mut usize) {
+/// Waits before the next try, if there is one.
+pub(super) async fn again(
+    error: LedgerError,
+    session: &Session,
+    tries: &mut usize,
+) -> Result<(), LedgerError> {
+    let again =
+        matches!(error, LedgerError::Busy(_)) && *tries < TRANSACTION_TRIES_MAX && session.usable();
+    if !again {
+        return Err(error);
+    }
     let wait_max = RETRY_WAIT * (1 << *tries);
     *tries += 1;
     tokio::time::sleep(wait_max.mul_f64(rand::random_range(0.1..1.0))).await;
+    Ok(())
 }
 
 /// What needs no transaction: the numbers of the kinds, and the staging table with the entries that are wanted.
 pub(super) async fn prepare<'a>(
     session: &mut Session,
-    chunk: &'a Chunk,
+    entries: &'a [(u16, Entry)],
     wanted: impl Fn(usize) -> bool,
 ) -> Result<Vec<StageRow<'a>>, LedgerError> {
     let entries = || {
-        let all = chunk.entries.iter().enumerate();
+        let all = entries.iter().enumerate();
         all.filter(|(at, _)| wanted(*at))
     };
     let names: BTreeSet<&str> = entries()
         .map(|(_, (_, entry))| entry.target.kind())
         .collect();
     let numbers = kinds::numbers(session, &names).await?;
-    let mut rows = Vec::with_capacity(chunk.entries.len());
+    let mut rows = Vec::new();
     for (at, (partition, entry)) in entries() {
         let kind_id = numbers.get(entry.target.kind()).copied();
         // It was there a moment ago, and kinds are never removed.
@@ -183,6 +194,7 @@ pub(super) async fn prepare<'a>(
 
 async fn transact(
     session: &mut Session,
+    mirrors: &Mirrors,
     chunk: &Chunk,
     rows: &[StageRow<'_>],
     refused: &Refused,
@@ -191,6 +203,7 @@ async fn transact(
     let state = state::read(session, true).await?;
     let partitions = check(&state, chunk, rows)?;
     let mut applied = Applied::default();
+    let mut missing = Missing::new();
     if !rows.is_empty() {
         let known = quarantine::known(session).await?;
         let leave_out: Refused = rows_out(rows, known);
@@ -198,9 +211,16 @@ async fn transact(
             session.rollback().await;
             return Ok(Ended::LeaveOut(leave_out));
         }
-        let written = write(session, rows, partitions, state.prune_horizon.0).await?;
-        match written {
-            Ok(written) => applied = written,
+        let rules = Rules {
+            horizon: state.prune_horizon,
+            clamp: None,
+        };
+        match write(session, rows, partitions, rules).await? {
+            Ok(written) => {
+                let columns = mirrors.columns(session).await?;
+                missing = mirror::copy(session, columns, &written.moves.changed()).await?;
+                applied = written.applied;
+            }
             Err(pruned) => {
                 session.rollback().await;
                 return Ok(Ended::LeaveOut(pruned));
@@ -232,7 +252,7 @@ async fn transact(
     steps::holding("ledger.commit").await;
     session.commit().await?;
     steps::holding("ledger.committed").await;
-    Ok(Ended::Committed(applied))
+    Ok(Ended::Committed(applied, missing))
 }
 
 /// What of the staged rows stands in quarantine already: it was refused before, by this or an earlier flusher.
@@ -243,15 +263,33 @@ fn rows_out(rows: &[StageRow<'_>], known: Vec<(u32, String)>) -> Refused {
         .collect()
 }
 
+/// Which entries give way.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rules {
+    /// What is older and has no row is given back.
+    pub(super) horizon: Version,
+    /// An entry of just this version says nothing about the order: it counts only where no row is.
+    pub(super) clamp: Option<Version>,
+}
+
+/// What was written.
+#[derive(Debug, Default)]
+pub(super) struct Written<'a> {
+    pub(super) applied: Applied,
+    /// Places of the entries whose rows were written, each with whether its row said the same before.
+    pub(super) changed: Vec<(usize, bool)>,
+    /// The counts that moved.
+    pub(super) moves: Moves<'a>,
+}
+
 /// Compares, upserts and moves the counts, within a transaction. Gives back what is older than the horizon and has no row:
 /// its row may have been pruned, so nobody knows any more whether it is still wanted.
-pub(super) async fn write(
+pub(super) async fn write<'a>(
     session: &mut Session,
-    rows: &[StageRow<'_>],
+    rows: &[StageRow<'a>],
     partitions: u16,
-    horizon: u64,
-) -> Result<Result<Applied, Refused>, LedgerError> {
-    let mut applied = Applied::default();
+    rules: Rules,
+) -> Result<Result<Written<'a>, Refused>, LedgerError> {
     let compare = sqlx::query(include_str!("sql/compare.sql"));
     let mut before = vec![None; rows.len()];
     for row in session.fetch_all(compare).await? {
@@ -261,28 +299,38 @@ pub(super) async fn write(
         before[seq as usize] = Some((thumbed != 0, version));
     }
     let pruned = |(row, before): (&StageRow<'_>, &Option<_>)| {
-        (before.is_none() && row.version.0 < horizon).then(|| (row.at, PRUNED.to_owned()))
+        (before.is_none() && row.version < rules.horizon).then(|| (row.at, PRUNED.to_owned()))
     };
     let pruned: Refused = rows.iter().zip(&before).filter_map(pruned).collect();
     if !pruned.is_empty() {
         return Ok(Err(pruned));
     }
-    let mut moves = Moves::default();
+    let mut written = Written::default();
+    let mut clamped = false;
     for (row, before) in rows.iter().zip(before) {
+        let says_nothing = before.is_some() && rules.clamp == Some(row.version);
+        clamped |= says_nothing;
         match before {
-            Some((_, version)) if version >= row.version.0 => applied.rows_stale += 1,
+            Some((_, version)) if says_nothing || version >= row.version.0 => {
+                written.applied.rows_stale += 1;
+            }
             _ => {
-                applied.rows_changed += 1;
-                moves.note(row, before.is_some_and(|(thumbed, _)| thumbed), partitions);
+                let thumbed = before.is_some_and(|(thumbed, _)| thumbed);
+                written.changed.push((row.at, thumbed == row.thumbed));
+                written.moves.note(row, thumbed, partitions);
             }
         }
     }
-    if applied.rows_changed > 0 {
+    written.applied.rows_changed = written.changed.len() as u64;
+    if let (true, Some(clamp)) = (clamped, rules.clamp) {
+        stage::give_way(session, clamp).await?;
+    }
+    if !written.changed.is_empty() {
         let upsert = sqlx::query(include_str!("sql/upsert.sql"));
         session.execute(upsert).await?;
-        applied.counts_changed = moves.write(session).await?;
+        written.applied.counts_changed = written.moves.write(session).await?;
     }
-    Ok(Ok(applied))
+    Ok(Ok(written))
 }
 
 const PRUNED: &str = "older than the prune horizon: a newer unlike may have been pruned, so it may not be wanted any more";
@@ -293,17 +341,7 @@ fn check(
     chunk: &Chunk,
     rows: &[StageRow<'_>],
 ) -> Result<u16, LedgerError> {
-    let partitions = match &state.layout {
-        Some(layout) if *layout == chunk.layout => layout.partitions,
-        // Whoever was started with the old settings must not write beside those with the new ones.
-        Some(layout) => {
-            return Err(LedgerError::LayoutChanged {
-                stored: layout.clone(),
-                wanted: chunk.layout.clone(),
-            });
-        }
-        None => return Err(LedgerError::LayoutMissing),
-    };
+    let partitions = partitions(state, &chunk.layout, rows)?;
     if state.landed < chunk.landed_seen {
         return Err(LedgerError::LandedBehind {
             landed: state.landed,
@@ -319,6 +357,26 @@ fn check(
     if chunk.number > 0 && !follows {
         return Err(LedgerError::Overtaken);
     }
+    Ok(partitions)
+}
+
+/// The number of partitions, if this is the stored layout and the rows fit it.
+pub(super) fn partitions(
+    state: &state::FlushState,
+    wanted: &Layout,
+    rows: &[StageRow<'_>],
+) -> Result<u16, LedgerError> {
+    let partitions = match &state.layout {
+        Some(layout) if layout == wanted => layout.partitions,
+        // Whoever was started with the old settings must not write beside those with the new ones.
+        Some(layout) => {
+            return Err(LedgerError::LayoutChanged {
+                stored: layout.clone(),
+                wanted: wanted.clone(),
+            });
+        }
+        None => return Err(LedgerError::LayoutMissing),
+    };
     match rows.iter().find(|row| row.partition >= partitions) {
         Some(row) => Err(LedgerError::PartitionOutside {
             partition: row.partition,

@@ -35,6 +35,17 @@ impl<'a> Moves<'a> {
         }
     }
 
+    /// The targets whose counts move, by kind.
+    pub(super) fn changed(&self) -> BTreeMap<u16, Vec<&'a str>> {
+        let whole = self.groups.iter().filter(|((_, part), _)| part.is_none());
+        whole
+            .map(|((kind_id, _), targets)| {
+                let moved = targets.iter().filter(|(_, difference)| **difference != 0);
+                (*kind_id, moved.map(|(target, _)| *target).collect())
+            })
+            .collect()
+    }
+
     /// Writes all differences and says how many counts changed, the parts of partitions not included.
     pub(super) async fn write(&self, session: &mut Session) -> Result<u64, LedgerError> {
         let mut changed = 0;

@@ -41,6 +41,16 @@ pub enum LedgerError {
         /// A column that it would have.
         column: &'static str,
     },
+    /// A newer program has changed the schema so that this one may not work on it.
+    #[error(
+        "the schema is that of a newer thumbd (migration {found}), on which this one must not work: it knows migrations below {below}"
+    )]
+    Newer {
+        /// The newest migration.
+        found: i64,
+        /// The first number that is not compatible.
+        below: i64,
+    },
     /// A migration failed.
     #[error("the migration failed")]
     Migration(#[source] sqlx::migrate::MigrateError),
@@ -88,6 +98,22 @@ pub enum LedgerError {
         /// What MySQL said of one of them.
         reason: String,
     },
+    /// A column of the site's own cannot be set to the counts. Nothing lands until it can.
+    #[error("the mirror of kind {kind}, {table}: {problem}")]
+    Mirror {
+        /// The kind.
+        kind: String,
+        /// The table, quoted.
+        table: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+        /// What MySQL said.
+        #[source]
+        source: Option<sqlx::Error>,
+    },
+    /// Somebody else has changed rows or counts and has not told Redis yet, or died before: the next flush clears that up.
+    #[error("another import or repair is under way, or died")]
+    OutsideOther,
     /// Anything else that MySQL or the driver says: repeating will not help.
     #[error("MySQL refused a statement")]
     Database(#[source] sqlx::Error),
@@ -104,6 +130,7 @@ impl LedgerError {
             | Self::Login(_)
             | Self::NotMigrated
             | Self::InTheWay { .. }
+            | Self::Newer { .. }
             | Self::Migration(_)
             | Self::LandedBehind { .. }
             | Self::Overtaken
@@ -113,6 +140,8 @@ impl LedgerError {
             | Self::Row(_)
             | Self::Refused(_)
             | Self::TooManyRefused { .. }
+            | Self::Mirror { .. }
+            | Self::OutsideOther
             | Self::Database(_) => false,
         }
     }

@@ -42,7 +42,11 @@ pub(super) async fn numbers(
     Ok(found)
 }
 
-async fn read(session: &mut Session, names: &[&str]) -> Result<HashMap<String, u16>, LedgerError> {
+/// The numbers of those of these kinds that have one.
+pub(super) async fn read(
+    session: &mut Session,
+    names: &[&str],
+) -> Result<HashMap<String, u16>, LedgerError> {
     let mut found = HashMap::new();
     for piece in NUMBERS.padded(names.len(), light) {
         let mut statement = piece.statement();

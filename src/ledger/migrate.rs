@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use sqlx::MySqlConnection;
 use sqlx::migrate::Migrate;
+use sqlx::{MySqlConnection, Row as _};
 
 use super::{Ledger, LedgerError, lock};
 use crate::steps;
@@ -28,7 +28,30 @@ const TABLES: &[(&str, &[&str])] = &[
     ("job_run", &["job_run_id", "job", "planned_at", "owner"]),
 ];
 
+/// Migrations below this number only add, so that an older program works on them. One that does not, if it must ever be, begins the
+/// next thousand.
+const COMPATIBLE_BELOW: i64 = 1000;
+
 impl Ledger {
+    /// Refuses a schema on which this program must not work.
+    pub async fn check_schema(&self) -> Result<(), LedgerError> {
+        let mut session = self.session().await?;
+        let newest = sqlx::query("SELECT MAX(version) FROM _sqlx_migrations");
+        let found: Option<i64> = match session.fetch_optional(newest).await {
+            Ok(row) => row.map(|row| row.try_get(0)).transpose()?.flatten(),
+            // Not migrated yet.
+            Err(LedgerError::NotMigrated) => None,
+            Err(error) => return Err(error),
+        };
+        match found {
+            Some(found) if found >= COMPATIBLE_BELOW => Err(LedgerError::Newer {
+                found,
+                below: COMPATIBLE_BELOW,
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Brings the tables to the state that this program knows. Newer migrations, of a newer program, are left as they are.
     pub async fn migrate(&self) -> Result<(), LedgerError> {
         let mut session = self.session().await?;

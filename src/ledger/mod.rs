@@ -8,11 +8,14 @@ mod audit;
 mod cold;
 mod counts;
 mod error;
+mod import;
 mod job_runs;
 mod kinds;
 mod layout;
+mod lists;
 mod lock;
 mod migrate;
+mod mirror;
 mod pages;
 mod prune;
 mod quarantine;
@@ -23,6 +26,7 @@ mod sized;
 mod stage;
 mod state;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
@@ -32,13 +36,19 @@ pub use apply::{Applied, Chunk};
 pub use audit::{Audit, CountDifference};
 pub use cold::UserThumbs;
 pub use error::LedgerError;
+pub use import::{ImportChunk, Imported};
 pub use job_runs::JobEnd;
 pub use layout::LayoutLock;
+pub use lists::{KindNumbers, Liked, LikedPlace, Liker};
+pub use mirror::MirrorColumn;
+use mirror::Mirrors;
 pub use pages::{CountCursor, CountRow, Page, ThumbCursor, ThumbRow};
 pub use quarantine::{QuarantineRow, Quarantined, Subject};
 pub use repair::CountRepair;
 use session::Session;
 pub use state::{FlushState, Layout, Progress};
+
+use crate::config::Mirror;
 
 /// Bounds of the use of MySQL.
 #[derive(Debug, Clone)]
@@ -66,6 +76,7 @@ impl Default for LedgerOptions {
 pub struct Ledger {
     pool: MySqlPool,
     statement_timeout: Duration,
+    mirrors: Arc<Mirrors>,
 }
 
 /// Prepared statements kept by a connection: more than all that stand in this module, in all their sizes.
@@ -105,7 +116,17 @@ impl Ledger {
         Ok(Self {
             pool,
             statement_timeout: options.statement_timeout,
+            mirrors: Arc::default(),
         })
+    }
+
+    /// The same handle, which also copies the counts of these kinds to columns of the site's own.
+    pub fn with_mirrors(self, mirrors: impl IntoIterator<Item = (String, Mirror)>) -> Self {
+        let mirrors = Mirrors::new(mirrors.into_iter().collect());
+        Self {
+            mirrors: Arc::new(mirrors),
+            ..self
+        }
     }
 
     /// Asks the server for a sign of life.
@@ -172,5 +193,5 @@ ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY', \
 
 /// Names and texts of the statements that answer requests, in their largest size: for EXPLAIN.
 pub fn request_statements() -> Vec<(&'static str, String)> {
-    cold::statements()
+    [cold::statements(), lists::statements()].concat()
 }

@@ -6,7 +6,7 @@ use sqlx::Row;
 
 use super::session::Session;
 use super::stage::{self, StageRow};
-use super::{Ledger, LedgerError, state};
+use super::{Ledger, LedgerError, import, state};
 use crate::domain::Version;
 use crate::limits::{PRUNE_ROWS_MAX, PRUNE_TARGETS_MAX};
 use crate::steps;
@@ -30,12 +30,17 @@ const REMOVE: &str = "DELETE thumb FROM thumb_stage AS stage STRAIGHT_JOIN thumb
     WHERE thumb.thumbed = 0 AND thumb.version < ?";
 
 impl Ledger {
-    /// Removes unliked rows whose version is below `horizon`; gives how many. The horizon is remembered first: an entry that is
-    /// older and finds no row goes to quarantine, because nobody knows any more whether a newer unlike stood there.
-    pub async fn prune(&self, horizon: Version) -> Result<u64, LedgerError> {
+    /// Removes unliked rows whose version is below `horizon`; gives how many, or `None` if an import is under way, which needs them.
+    /// The horizon is remembered first: an entry that is older and finds no row goes to quarantine, because nobody knows any more
+    /// whether a newer unlike stood there.
+    pub async fn prune(&self, horizon: Version) -> Result<Option<u64>, LedgerError> {
         let mut session = self.session().await?;
         session.begin("START TRANSACTION").await?;
         state::read(&mut session, true).await?;
+        if import::is_under_way(&mut session).await? {
+            session.rollback().await;
+            return Ok(None);
+        }
         const REMEMBER: &str =
             "UPDATE flush_state SET prune_horizon = GREATEST(prune_horizon, ?) WHERE id = 1";
         let remember = sqlx::query(REMEMBER).bind(horizon.0);
@@ -49,7 +54,7 @@ impl Ledger {
         for kind in kinds {
             removed += prune_kind(&mut session, kind.try_get(0)?, horizon).await?;
         }
-        Ok(removed)
+        Ok(Some(removed))
     }
 }
 
@@ -85,9 +90,11 @@ async fn prune_kind(
                 old.insert((one.user.clone(), one.target.clone()), one);
             }
             let full = old.len() == PRUNE_ROWS_MAX;
-            removed += remove(session, kind_id, horizon, old.into_values().collect()).await?;
+            let gone = remove(session, kind_id, horizon, old.into_values().collect()).await?;
+            removed += gone;
             steps::point("prune.removed").await;
-            if !full {
+            // Or the same ones would be found for ever while none may go.
+            if !full || gone == 0 {
                 break;
             }
         }
@@ -124,7 +131,12 @@ async fn remove(
     // Whoever writes rows locks this first; so the flush waits for some ten milliseconds.
     session.begin("START TRANSACTION").await?;
     state::read(session, true).await?;
-    let removed = session.execute(sqlx::query(REMOVE).bind(horizon.0)).await?;
+    // One that began meanwhile: what is left stays for the next run.
+    let removed = if import::is_under_way(session).await? {
+        0
+    } else {
+        session.execute(sqlx::query(REMOVE).bind(horizon.0)).await?
+    };
     session.commit().await?;
     stage::clear(session).await?;
     Ok(removed)

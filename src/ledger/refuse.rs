@@ -1,8 +1,9 @@
 //! Finds the entries that MySQL refuses: tries halves of a chunk in transactions that are rolled back, until each refused entry stands alone.
 
-use super::apply::{self, Chunk, Refused};
+use super::apply::{self, Refused, Rules};
 use super::session::Session;
 use super::{LedgerError, state};
+use crate::domain::Entry;
 use crate::limits::REFUSED_ENTRIES_MAX;
 
 /// Bytes of a reason that are kept.
@@ -11,15 +12,15 @@ const REASON_BYTES_MAX: usize = 255;
 /// The entries among the wanted ones that are refused by themselves. Costs some twenty transactions for each.
 pub(super) async fn find(
     session: &mut Session,
-    chunk: &Chunk,
+    entries: &[(u16, Entry)],
     known: &Refused,
 ) -> Result<Refused, LedgerError> {
     let mut found = Refused::new();
-    let whole = 0..chunk.entries.len();
+    let whole = 0..entries.len();
     let mut ranges = vec![whole];
     while let Some(range) = ranges.pop() {
         let wanted = |at: usize| range.contains(&at) && !known.contains_key(&at);
-        let reason = match attempt(session, chunk, wanted).await {
+        let reason = match attempt(session, entries, wanted).await {
             Ok(()) => continue,
             Err(LedgerError::Refused(error)) => reason(&error),
             Err(error) => return Err(error),
@@ -43,10 +44,10 @@ pub(super) async fn find(
 /// Does all that applying these entries does, and takes it back.
 async fn attempt(
     session: &mut Session,
-    chunk: &Chunk,
+    entries: &[(u16, Entry)],
     wanted: impl Fn(usize) -> bool,
 ) -> Result<(), LedgerError> {
-    let rows = apply::prepare(session, chunk, wanted).await?;
+    let rows = apply::prepare(session, entries, wanted).await?;
     if rows.is_empty() {
         return Ok(());
     }
@@ -55,7 +56,8 @@ async fn attempt(
         let state = state::read(session, true).await?;
         let partitions = state.layout.map_or(1, |layout| layout.partitions);
         // What is below the horizon is left out by whoever applies.
-        apply::write(session, &rows, partitions, 0).await.map(drop)
+        let written = apply::write(session, &rows, partitions, Rules::default());
+        written.await.map(drop)
     }
     .await;
     session.rollback().await;

@@ -2,8 +2,9 @@
 
 use sqlx::Row;
 
+use super::mirror::{self, Changed, Mirrors, Missing};
 use super::session::{Session, Statement};
-use super::{Ledger, LedgerError, state};
+use super::{Ledger, LedgerError, apply, state};
 
 /// A stored count that was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,12 +28,17 @@ impl Ledger {
         token: &str,
     ) -> Result<Vec<CountRepair>, LedgerError> {
         let mut session = self.session().await?;
-        session.begin("START TRANSACTION").await?;
-        match repair(&mut session, targets, token).await {
-            Ok(repairs) => session.commit().await.map(|()| repairs),
-            Err(error) => {
-                session.rollback().await;
-                Err(error)
+        let mut tries = 1;
+        loop {
+            match repair(&mut session, &self.mirrors, targets, token).await {
+                Ok((repairs, missing)) => {
+                    mirror::note(missing);
+                    return Ok(repairs);
+                }
+                Err(error) => {
+                    session.rollback().await;
+                    apply::again(error, &session, &mut tries).await?;
+                }
             }
         }
     }
@@ -48,13 +54,17 @@ impl Ledger {
 
 async fn repair(
     session: &mut Session,
+    mirrors: &Mirrors,
     targets: &[String],
     token: &str,
-) -> Result<Vec<CountRepair>, LedgerError> {
+) -> Result<(Vec<CountRepair>, Missing), LedgerError> {
+    let columns = mirrors.columns(session).await?;
+    session.begin("START TRANSACTION").await?;
     // Nobody writes rows or counts while this is locked.
     let state = state::read(session, true).await?;
     let partitions = state.layout.map_or(1, |layout| layout.partitions);
     let mut repairs = Vec::new();
+    let mut changed = Changed::new();
     for target in targets {
         let (kind, id) = target.split_once(':').unwrap_or((target, ""));
         let find = sqlx::query("SELECT kind_id FROM kind WHERE name = ?").bind(kind.to_owned());
@@ -67,7 +77,9 @@ async fn repair(
             kind_id,
             id,
         };
-        one.whole(session, &mut repairs).await?;
+        if one.whole(session, &mut repairs).await? {
+            changed.entry(kind_id).or_default().push(id);
+        }
         if partitions > 1 {
             one.parts(session, partitions, &mut repairs).await?;
         }
@@ -76,7 +88,9 @@ async fn repair(
         let mark = sqlx::query("UPDATE flush_state SET outside_token = ? WHERE id = 1");
         session.execute(mark.bind(token.to_owned())).await?;
     }
-    Ok(repairs)
+    let missing = mirror::copy(session, columns, &changed).await?;
+    session.commit().await?;
+    Ok((repairs, missing))
 }
 
 /// A target whose counts are looked at.
@@ -91,7 +105,7 @@ impl One<'_> {
         &self,
         session: &mut Session,
         repairs: &mut Vec<CountRepair>,
-    ) -> Result<(), LedgerError> {
+    ) -> Result<bool, LedgerError> {
         const ROWS: &str = "SELECT CAST(COALESCE(SUM(thumbed), 0) AS SIGNED) \
             FROM thumb FORCE INDEX (thumb_by_target) WHERE kind_id = ? AND target_id = ?";
         const STORED: &str = "SELECT count FROM thumb_count WHERE kind_id = ? AND target_id = ?";
@@ -100,13 +114,14 @@ impl One<'_> {
         let after = number(session, self.bind(sqlx::query(ROWS))).await?;
         let before = number(session, self.bind(sqlx::query(STORED))).await?;
         let after = after.unwrap_or(0);
-        if before.unwrap_or(0) != after {
+        let wrong = before.unwrap_or(0) != after;
+        if wrong {
             session
                 .execute(self.bind(sqlx::query(WRITE)).bind(after))
                 .await?;
             repairs.push(self.changed(None, before, after));
         }
-        Ok(())
+        Ok(wrong)
     }
 
     async fn parts(

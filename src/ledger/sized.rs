@@ -13,6 +13,7 @@ use crate::limits::STATEMENT_BYTES_MAX;
 const PADDING_BYTES_MAX: usize = 16;
 
 /// One statement's texts by the number of items they take, smallest first.
+#[derive(Debug)]
 pub(super) struct Sized {
     texts: Vec<(usize, Arc<str>)>,
 }

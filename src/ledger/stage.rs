@@ -90,3 +90,12 @@ pub(super) async fn fill(session: &mut Session, rows: &[StageRow<'_>]) -> Result
 pub(super) async fn clear(session: &mut Session) -> Result<(), LedgerError> {
     session.text("DELETE FROM thumb_stage").await
 }
+
+/// Lets the staged entries of this version give way to their rows, whatever these say: no row is as old as 0.
+pub(super) async fn give_way(session: &mut Session, version: Version) -> Result<(), LedgerError> {
+    const GIVE_WAY: &str = "UPDATE thumb_stage AS stage STRAIGHT_JOIN thumb \
+        ON thumb.user_id = stage.user_id AND thumb.kind_id = stage.kind_id AND thumb.target_id = stage.target_id \
+        SET stage.version = 0 WHERE stage.version = ?";
+    let give_way = sqlx::query(GIVE_WAY).bind(version.0);
+    session.execute(give_way).await.map(drop)
+}

@@ -21,6 +21,10 @@ impl Service {
             }
             return vec![Err(error); operations.len()];
         }
+        let targets = || operations.iter().map(|one| &one.target).collect();
+        let counts = self.0.counts.as_ref();
+        // Dropped at the end: the counts behind a batch are not read.
+        let _write = counts.map(|counts| counts.write(targets()));
         let mut results: Vec<Option<Result<Outcome, ServiceError>>> = vec![None; operations.len()];
         // What is later on the same pair and wants something else goes in a later round, in which the earlier one is settled.
         let mut last: HashMap<(&UserId, &Target), (usize, Action)> = HashMap::new();

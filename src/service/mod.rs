@@ -2,7 +2,9 @@
 
 mod batch;
 mod cold;
+mod count_cache;
 mod error;
+mod list;
 mod lookup;
 mod recover;
 mod thumb;
@@ -12,10 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use cold::{Bounds, Loader};
+use count_cache::CountCache;
 pub use error::ServiceError;
+pub use list::ListPage;
 pub use lookup::Seen;
 pub use recover::{check as recover_check, distrust, new_generation};
 pub use thumb::Outcome;
@@ -23,6 +27,7 @@ pub use thumb::Outcome;
 use crate::config::Settings;
 use crate::hot::{Hot, HotError, HotOptions, Writes};
 use crate::ledger::{Layout, Ledger, LedgerOptions};
+use crate::limits::LIST_QUERIES_MAX;
 
 /// The use cases on one Redis and one MySQL; clones share everything.
 #[derive(Clone)]
@@ -32,8 +37,11 @@ struct Inner {
     hot: Hot,
     ledger: Ledger,
     loader: Loader,
+    counts: Option<CountCache>,
     resident_ttl_seconds: u64,
     lookups: AtomicU64,
+    /// Places for queries of lists.
+    lists: Semaphore,
     /// Entries that MySQL does not have, by the last measure, and how many there may be.
     backlog: AtomicU64,
     backlog_max: u64,
@@ -59,6 +67,7 @@ impl Service {
         if let Some(problem) = info.problem() {
             anyhow::bail!("redis cannot be used: {problem}");
         }
+        ledger.mirrors_check().await?;
         ledger
             .adopt_layout(&layout(settings))
             .await
@@ -88,10 +97,12 @@ impl Service {
         };
         Self(Arc::new(Inner {
             loader: Loader::new(hot.clone(), ledger.clone(), bounds),
+            counts: CountCache::new(settings.count_cache_ms),
             hot,
             ledger,
             resident_ttl_seconds: settings.resident_ttl_seconds,
             lookups: AtomicU64::new(0),
+            lists: Semaphore::new(LIST_QUERIES_MAX),
             backlog: AtomicU64::new(0),
             backlog_max: settings.backlog_entries_max,
             recovered: Notify::new(),
@@ -179,10 +190,10 @@ pub fn connect_ledger(settings: &Settings) -> anyhow::Result<Ledger> {
         acquire_timeout: Duration::from_millis(settings.database_acquire_timeout_ms),
         statement_timeout: Duration::from_millis(settings.database_statement_timeout_ms),
     };
-    Ok(Ledger::connect(
-        settings.require_database_url()?.expose(),
-        options,
-    )?)
+    let mirrors = settings.kinds.mirrors();
+    let mirrors = mirrors.map(|(kind, mirror)| (kind.to_string(), mirror.clone()));
+    let ledger = Ledger::connect(settings.require_database_url()?.expose(), options)?;
+    Ok(ledger.with_mirrors(mirrors))
 }
 
 /// A connection to Redis as the settings say.
@@ -197,6 +208,7 @@ pub async fn connect_hot(settings: &Settings) -> anyhow::Result<Hot> {
         gather_operations_max: settings.gather_operations_max,
         gather_calls_max: settings.gather_calls_max,
         queue_operations_max: settings.queue_operations_max,
+        keep_unlikes: settings.keep_unlikes,
     };
     let limits = settings.kinds.limits();
     let limits = limits.map(|(kind, limits)| (kind.to_string(), limits));

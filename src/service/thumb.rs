@@ -37,6 +37,8 @@ impl Service {
     /// Likes or unlikes. It is whole even if the caller hangs up: it happens or it does not.
     pub async fn thumb(&self, operation: Operation) -> Result<Outcome, ServiceError> {
         let partition = self.home(&operation.user);
+        let counts = self.0.counts.as_ref();
+        let write = counts.map(|counts| counts.write(vec![&operation.target]));
         let result = match self.check_backlog() {
             Ok(()) => self.thumb_one(partition, &operation).await,
             Err(error) => Err(error),
@@ -46,10 +48,11 @@ impl Service {
             result.as_ref().map(|(changed, _)| *changed),
         );
         let (changed, part) = result?;
-        Ok(Outcome {
-            changed,
-            count: self.add_parts(partition, part, &operation.target).await,
-        })
+        let count = self.add_parts(partition, part, &operation.target).await;
+        if let (Some(write), Some(count)) = (write, count) {
+            write.answer(count);
+        }
+        Ok(Outcome { changed, count })
     }
 
     /// Tries until the operation is settled. Only known outcomes are repeated: a lost reply ends here, because a silent

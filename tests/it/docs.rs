@@ -1,4 +1,4 @@
-//! What the documents say about the tests: each test that `docs/guarantees.md` names is there, and each row names one.
+//! What the documents say about the tests: each test that `guarantees.md` and `security.md` name is there, and each row names one.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -29,11 +29,13 @@ fn tests_in(directory: &Path, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn guarantees_name_tests_that_exist() {
+fn guarantees_and_security_name_tests_that_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut tests = BTreeSet::new();
     tests_in(&root.join("tests/it"), &mut tests);
-    let text = read(&root.join("docs/guarantees.md"));
+    tests_in(&root.join("src"), &mut tests);
+    let documents = ["docs/guarantees.md", "docs/security.md"];
+    let text = documents.map(|name| read(&root.join(name))).join("\n");
     let rows = text
         .lines()
         .filter(|line| line.starts_with("| ") && !line.contains(" tests |"));

@@ -229,6 +229,26 @@ async fn a_refused_operation_leaves_no_trace_beside_an_accepted_one() {
 }
 
 #[tokio::test]
+async fn an_unlike_that_is_kept_and_changes_nothing_is_not_counted() {
+    let kept = Settings {
+        keep_unlikes: true,
+        ..limited(THREE, 1).await
+    };
+    let t = Stand::on(kept).await;
+    for n in 0..9 {
+        let target = format!("blog:{n}");
+        assert_eq!(t.unlike("u1", &target).await.unwrap(), outcome(false, 0));
+    }
+    assert!(lives(&t).await.is_empty());
+    for n in 0..3 {
+        t.like("u1", &format!("blog:{n}")).await.unwrap();
+    }
+    assert_eq!(refusal(t.unlike("u1", "blog:0").await).0, "operations");
+    t.check().await;
+    assert_eq!(t.number("SELECT COUNT(*) FROM thumb").await, 9);
+}
+
+#[tokio::test]
 async fn two_instances_together_accept_no_more_than_a_burst() {
     let kinds = "blog+user_operations_per_minute=1+user_operations_burst=20";
     for partitions in [1, 4] {

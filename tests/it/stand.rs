@@ -166,30 +166,43 @@ impl Stand {
 
     /// Runs the program on these stores; gives its exit code and what it printed.
     pub(crate) async fn program(&self, words: &[&str]) -> (Option<i32>, String) {
-        let settings = self.settings.clone();
+        let variables = self.variables();
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let run = move || {
-            let variables = [
-                (
-                    "THUMBD_REDIS_URL",
-                    settings.redis_url.as_ref().unwrap().expose(),
-                ),
-                (
-                    "THUMBD_DATABASE_URL",
-                    settings.database_url.as_ref().unwrap().expose(),
-                ),
-                ("THUMBD_KEY_PREFIX", &*settings.key_prefix),
-                ("THUMBD_PARTITIONS", &*settings.partitions.to_string()),
-                ("THUMBD_SLICE_SECONDS", &*settings.slice_seconds.to_string()),
-            ];
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            let output = crate::process::thumbd(&words, &variables);
+            let output = crate::serve::run(&words, &variables);
             let output = output.wait_with_output().unwrap();
             let text = String::from_utf8(output.stdout).unwrap();
             let errors = String::from_utf8(output.stderr).unwrap();
             (output.status.code(), text + &errors)
         };
         tokio::task::spawn_blocking(run).await.unwrap()
+    }
+
+    /// The environment of a program on these stores.
+    pub(crate) fn variables(&self) -> Vec<(String, String)> {
+        let settings = &self.settings;
+        let url = |url: &Option<Secret>| url.as_ref().unwrap().expose().to_owned();
+        let mut variables = vec![
+            ("THUMBD_REDIS_URL", url(&settings.redis_url)),
+            ("THUMBD_DATABASE_URL", url(&settings.database_url)),
+            ("THUMBD_KEY_PREFIX", settings.key_prefix.clone()),
+            ("THUMBD_PARTITIONS", settings.partitions.to_string()),
+            ("THUMBD_SLICE_SECONDS", settings.slice_seconds.to_string()),
+            ("THUMBD_FLUSH_ROWS_MAX", settings.flush_rows_max.to_string()),
+        ];
+        let mirrors = settings.kinds.mirrors().map(|(kind, mirror)| {
+            let (table, id) = (mirror.table(), mirror.id_column());
+            format!("{kind}:{table}/{id}/{}", mirror.count_column())
+        });
+        let kinds = mirrors.collect::<Vec<_>>().join(",");
+        if !kinds.is_empty() {
+            variables.push(("THUMBD_KINDS", kinds));
+        }
+        let named = variables.into_iter();
+        named
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 
     /// The end of a test: Redis and MySQL agree now, and after a flush nothing is left over.

@@ -5,9 +5,10 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use sqlx::{AssertSqlSafe, MySqlPool, Row};
+use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, MySqlPool, Row};
+use tempfile::TempDir;
 use thumbd::config::{Secret, Settings};
-use thumbd::dev::{RedisOptions, RedisServer};
+use thumbd::dev::{RedisOptions, RedisServer, SqlOptions, SqlServer};
 
 use crate::app::{ADMIN_TOKEN, SERVICE_KEY};
 use crate::chaos::{self, Proxy};
@@ -66,13 +67,45 @@ async fn no_lease(redis: &MultiplexedConnection, env: &TestEnv) {
 struct Stores {
     env: TestEnv,
     pool: MySqlPool,
+    /// A database server of its own, and its directory.
+    _own: Option<(SqlServer, TempDir)>,
 }
 
 impl Stores {
     async fn fresh() -> Self {
         let env = servers::env().await;
         let pool = MySqlPool::connect(&env.database_url).await.unwrap();
-        Self { env, pool }
+        Self {
+            env,
+            pool,
+            _own: None,
+        }
+    }
+
+    /// On a database server that listens on TCP: a client and a server that do not agree on whether they speak over a socket do not
+    /// agree on how to send a password.
+    async fn over_tcp() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let options = SqlOptions {
+            tcp: true,
+            ..servers::sql_options(directory.path())
+        };
+        let server = SqlServer::start(options).unwrap();
+        let shared = servers::env().await;
+        let mut root = MySqlConnection::connect(&server.url()).await.unwrap();
+        let create = format!("CREATE DATABASE {}", shared.key_prefix);
+        let create = sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut root);
+        create.await.unwrap();
+        let env = TestEnv {
+            database_url: server.database_url(&shared.key_prefix),
+            ..shared
+        };
+        let pool = MySqlPool::connect(&env.database_url).await.unwrap();
+        Self {
+            env,
+            pool,
+            _own: Some((server, directory)),
+        }
     }
 
     async fn run(&self, text: &str) {
@@ -181,7 +214,7 @@ async fn a_table_in_the_way_is_named_and_nothing_is_begun() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_migration_without_the_rights_fails_and_goes_on_once_they_are_given() {
-    let t = Stores::fresh().await;
+    let t = Stores::over_tcp().await;
     let (env, name, _sql) = as_user(&t, PASSWORD).await;
     t.run(&format!(
         "GRANT SELECT, INSERT, UPDATE, DELETE ON {name}.* TO {name}@localhost"
@@ -236,13 +269,29 @@ async fn an_older_program_works_on_a_newer_schema() {
     Serve::start(&t.env, &[("THUMBD_SLICE_SECONDS", "3600")])
         .await
         .stop();
-    t.run("INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) VALUES (9999, 'later', TRUE, 'x', 1)")
+    t.run("INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) VALUES (999, 'later', TRUE, 'x', 1)")
         .await;
     t.run("ALTER TABLE thumb ADD COLUMN later INT NOT NULL DEFAULT 7")
         .await;
     t.starts(&t.env).await;
-    let later = "SELECT COUNT(*) FROM _sqlx_migrations WHERE version = 9999";
+    let later = "SELECT COUNT(*) FROM _sqlx_migrations WHERE version = 999";
     assert_eq!(t.number(later).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_that_is_too_new_is_refused() {
+    let t = Stores::fresh().await;
+    Serve::start(&t.env, &[("THUMBD_SLICE_SECONDS", "3600")])
+        .await
+        .stop();
+    t.run("INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) VALUES (1000, 'later', TRUE, 'x', 1)")
+        .await;
+    let line = refused(&t.env).await;
+    says(&line, &["that of a newer thumbd (migration 1000)"]);
+    t.nothing_is_left().await;
+    t.run("DELETE FROM _sqlx_migrations WHERE version = 1000")
+        .await;
+    t.starts(&t.env).await;
 }
 
 /// A user of MySQL with this password and no rights yet, and the environment behind a proxy that logs in as that user.
@@ -260,7 +309,7 @@ async fn as_user(t: &Stores, password: &str) -> (TestEnv, String, Proxy) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_of_mysql_is_refused() {
-    let t = Stores::fresh().await;
+    let t = Stores::over_tcp().await;
     let (env, name, _sql) = as_user(&t, WRONG).await;
     t.run(&format!("GRANT ALL ON {name}.* TO {name}@localhost"))
         .await;

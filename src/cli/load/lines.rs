@@ -1,14 +1,11 @@
-//! The file as a stream of operations. Each line is read by itself, so that one with an open quote spoils neither its neighbours nor the memory.
+//! The file as a stream of operations.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 
-use flate2::read::MultiGzDecoder;
 use tokio::sync::mpsc::Sender;
 
+use crate::cli::lines;
 use crate::domain::{Action, Kind, Operation, Target, UserId};
-
-/// Longest line that can hold an operation: two ids in quotes and the op have fewer than 600 bytes.
-const LINE_BYTES_MAX: usize = 4096;
 
 /// A line that is neither empty nor the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,86 +16,17 @@ pub(super) struct Line {
     pub(super) operation: Result<Operation, String>,
 }
 
-/// Unpacks what begins like gzip, whatever its name.
-pub(super) fn unpacked(input: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
-    const GZIP: [u8; 2] = [0x1f, 0x8b];
-    let mut input = BufReader::new(input);
-    let mut start = Vec::new();
-    // A pipe may deliver the first byte alone.
-    (&mut input)
-        .take(GZIP.len() as u64)
-        .read_to_end(&mut start)?;
-    let packed = start == GZIP;
-    let whole = io::Cursor::new(start).chain(input);
-    Ok(if packed {
-        Box::new(MultiGzDecoder::new(whole))
-    } else {
-        Box::new(whole)
-    })
-}
-
 /// Sends all lines, until nobody takes them any more.
-pub(super) fn read(input: impl Read, kind: &Kind, lines: &Sender<Line>) -> io::Result<()> {
-    let mut input = BufReader::with_capacity(64 * 1024, input);
-    let mut bytes = Vec::new();
-    let mut number = 0;
+pub(super) fn read(input: impl Read, kind: &Kind, sender: &Sender<Line>) -> io::Result<()> {
     let mut header_possible = true;
-    while next_line(&mut input, &mut bytes)? {
-        number += 1;
-        if number == 1 && bytes.starts_with(b"\xef\xbb\xbf") {
-            bytes.drain(..3);
-        }
-        let line = bytes.trim_ascii();
-        if line.is_empty() {
-            continue;
-        }
-        let fields = fields(line);
+    lines::each(input, |number, fields| {
         let header = std::mem::take(&mut header_possible) && is_header(&fields);
         if header {
-            continue;
+            return true;
         }
         let operation = fields.and_then(|fields| operation(&fields, kind));
-        if lines.blocking_send(Line { number, operation }).is_err() {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Reads one line into `bytes`, keeping no more of it than shows that it is too long.
-fn next_line(input: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<bool> {
-    bytes.clear();
-    let limit = LINE_BYTES_MAX as u64 + 1;
-    if input.by_ref().take(limit).read_until(b'\n', bytes)? == 0 {
-        return Ok(false);
-    }
-    if bytes.last() != Some(&b'\n') && bytes.len() > LINE_BYTES_MAX {
-        input.skip_until(b'\n')?;
-    }
-    Ok(true)
-}
-
-fn fields(line: &[u8]) -> Result<Vec<String>, String> {
-    if line.len() > LINE_BYTES_MAX {
-        return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
-    }
-    let text = std::str::from_utf8(line).map_err(|_| "not valid UTF-8".to_owned())?;
-    if !text.contains('"') {
-        return Ok(text
-            .split(',')
-            .map(|field| field.trim().to_owned())
-            .collect());
-    }
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .buffer_capacity(line.len())
-        .trim(csv::Trim::All)
-        .from_reader(line);
-    let mut record = csv::StringRecord::new();
-    match reader.read_record(&mut record) {
-        Ok(_) => Ok(record.iter().map(str::to_owned).collect()),
-        Err(error) => Err(error.to_string()),
-    }
+        sender.blocking_send(Line { number, operation }).is_ok()
+    })
 }
 
 fn is_header(fields: &Result<Vec<String>, String>) -> bool {
@@ -146,9 +74,9 @@ mod tests {
 
     fn read_all(bytes: &[u8]) -> Vec<(u64, String)> {
         let (sender, mut receiver) = tokio::sync::mpsc::channel(100);
-        let input = unpacked(io::Cursor::new(bytes.to_vec())).unwrap();
-        read(input, &Kind::parse("blog").unwrap(), &sender).unwrap();
-        let mut lines = Vec::new();
+        let input = lines::unpacked(io::Cursor::new(bytes.to_vec())).unwrap();
+        super::read(input, &Kind::parse("blog").unwrap(), &sender).unwrap();
+        let mut read = Vec::new();
         while let Ok(line) = receiver.try_recv() {
             let text = match line.operation {
                 Ok(operation) => format!(
@@ -159,9 +87,9 @@ mod tests {
                 ),
                 Err(problem) => problem,
             };
-            lines.push((line.number, text));
+            read.push((line.number, text));
         }
-        lines
+        read
     }
 
     #[test]
@@ -209,7 +137,7 @@ mod tests {
     #[test]
     fn a_damaged_gzip_is_an_error() {
         let (sender, _receiver) = tokio::sync::mpsc::channel(100);
-        let input = unpacked(io::Cursor::new(vec![0x1f, 0x8b, 8, 0])).unwrap();
+        let input = lines::unpacked(io::Cursor::new(vec![0x1f, 0x8b, 8, 0])).unwrap();
         assert!(read(input, &Kind::parse("blog").unwrap(), &sender).is_err());
     }
 }

@@ -10,13 +10,11 @@ mod tally;
 mod tests;
 mod wire;
 
-use std::io::{Read, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Arg, ArgMatches, Command, value_parser};
-use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::mpsc;
 
 use crate::config::Settings;
@@ -133,7 +131,7 @@ pub async fn run(settings: Settings, arguments: Arguments) -> anyhow::Result<Exi
 
 /// Sends the whole file.
 async fn replay(settings: &Settings, arguments: &Arguments) -> anyhow::Result<tally::Tally> {
-    let (input, progress) = open(&arguments.file)?;
+    let (input, progress) = super::lines::open(&arguments.file)?;
     let client = Client::new(arguments, settings.service_key.as_ref())?;
     let (sender, receiver) = mpsc::channel(LINES_AHEAD);
     let kind = arguments.kind.clone();
@@ -154,26 +152,4 @@ async fn replay(settings: &Settings, arguments: &Arguments) -> anyhow::Result<ta
             .with_context(|| format!("{} cannot be read to its end", arguments.file))?;
     }
     Ok(tally)
-}
-
-/// The file, unpacked if need be, and the bar that follows it.
-fn open(file: &str) -> anyhow::Result<(Box<dyn Read + Send>, ProgressBar)> {
-    if file == "-" {
-        let progress = ProgressBar::new_spinner()
-            .with_style(ProgressStyle::with_template("{spinner} {elapsed} {msg}")?);
-        progress.enable_steady_tick(Duration::from_millis(200));
-        return Ok((lines::unpacked(std::io::stdin())?, progress));
-    }
-    let opened = std::fs::File::open(file).with_context(|| format!("{file} cannot be opened"))?;
-    let metadata = opened
-        .metadata()
-        .with_context(|| format!("{file} cannot be looked at"))?;
-    anyhow::ensure!(!metadata.is_dir(), "{file} is a directory");
-    let style = ProgressStyle::with_template(
-        "{bar:30} {percent:>3} % of the file, {elapsed}, {eta} left, {msg}",
-    )?;
-    let progress = ProgressBar::new(metadata.len()).with_style(style);
-    let input = lines::unpacked(progress.wrap_read(opened))
-        .with_context(|| format!("{file} cannot be read"))?;
-    Ok((input, progress))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::Write as _;
+use std::time::Duration;
 
 use super::server::{Seen, server};
 use super::*;

@@ -101,3 +101,12 @@ fn an_id_of_a_hostile_caller_stays_within_its_string() {
     let body: serde_json::Value = serde_json::from_str(&text(problem)).unwrap();
     assert_eq!(body["field"], "kind");
 }
+
+#[test]
+fn the_document_lists_just_these_codes() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let listed: Vec<&str> = rows.map(|row| row.split('`').next().unwrap()).collect();
+    assert_eq!(listed, CODES);
+}

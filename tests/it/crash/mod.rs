@@ -29,6 +29,8 @@ const CASES: &[(&str, u32, Scene)] = &[
     // Count, then user.
     ("cold.filled", 1, Scene::ColdLike),
     ("cold.filled", 2, Scene::ColdLike),
+    ("list.held", 1, Scene::ColdList),
+    ("list.recovering", 1, Scene::RecoveringList),
     ("look.read", 1, Scene::ColdRead),
     ("look.recovering", 1, Scene::RecoveringRead),
     ("thumb.answered", 1, Scene::WarmUnlike),
@@ -97,6 +99,26 @@ const ELSEWHERE: &[(&str, &str)] = &[
     (
         "relayout.stored",
         "relayout::a_change_that_dies_can_be_begun_again_or_taken_back",
+    ),
+    (
+        "import.applied",
+        "moving::import::an_import_that_dies_is_run_again",
+    ),
+    (
+        "import.begun",
+        "moving::import::an_import_that_dies_is_run_again",
+    ),
+    (
+        "import.commit",
+        "moving::import::an_import_that_dies_is_run_again",
+    ),
+    (
+        "import.forgotten",
+        "moving::import::an_import_that_dies_is_run_again",
+    ),
+    (
+        "import.told",
+        "moving::import::an_import_that_dies_is_run_again",
     ),
     (
         "retry.accepted",

@@ -8,7 +8,7 @@ use thumbd::domain::SliceId;
 use thumbd::hot::Reset;
 use thumbd::service::{new_generation, recover_check};
 
-use crate::app::{ADMIN_TOKEN, send};
+use crate::app::{ADMIN_TOKEN, SERVICE_KEY, send};
 use crate::serve::Serve;
 use crate::servers::{self, TestEnv};
 use crate::stand::{Stand, op};
@@ -25,6 +25,7 @@ pub(super) enum Scene {
     /// A user and a target that nobody has heard of.
     ColdLike,
     ColdRead,
+    ColdList,
     /// A user in Redis: the operation is through when the process dies.
     WarmUnlike,
     /// A user with more likes than Redis holds.
@@ -32,6 +33,7 @@ pub(super) enum Scene {
     /// Redis has lost a seal, and the operation needs what is cold.
     RecoveringLike,
     RecoveringRead,
+    RecoveringList,
     /// A flush of several chunks, with a like that comes in between.
     Flush,
     /// A flush of a slice with an operation that MySQL refuses.
@@ -145,7 +147,7 @@ impl Stage {
                 // As if its time were over: then the newest are loaded.
                 let _: i64 = stand.command(&["DEL", &stand.user_key("u7")]).await;
             }
-            Scene::RecoveringLike | Scene::RecoveringRead => {
+            Scene::RecoveringLike | Scene::RecoveringRead | Scene::RecoveringList => {
                 for partition in 0..self.partitions {
                     roll_back(&stand, partition).await;
                 }
@@ -223,6 +225,10 @@ impl Stage {
             Scene::Flush | Scene::Poison => admin("/admin/v1/flushes"),
             Scene::Compensate => admin("/admin/v1/compensations"),
             Scene::ColdRead | Scene::RecoveringRead => Some(to.one(Method::GET, "u9", "blog/1")),
+            Scene::ColdList | Scene::RecoveringList => {
+                let url = format!("{}/v1/users/u9/likes", to.url);
+                Some(to.client.get(url).bearer_auth(SERVICE_KEY))
+            }
             Scene::ColdLike | Scene::RecoveringLike => Some(to.one(Method::PUT, "u9", "blog/9")),
             Scene::WarmUnlike => Some(to.one(Method::DELETE, "u2", "blog/1")),
             Scene::PartialUnlike => Some(to.one(Method::DELETE, "u7", "blog/2")),
@@ -273,7 +279,10 @@ impl Stage {
     async fn check(mut self, next: Serve) {
         let (point, passing, scene) = self.case;
         let what = format!("{point}, passing {passing}, {} partitions", self.partitions);
-        if matches!(scene, Scene::RecoveringLike | Scene::RecoveringRead) {
+        if matches!(
+            scene,
+            Scene::RecoveringLike | Scene::RecoveringRead | Scene::RecoveringList
+        ) {
             let answer = send(self.request(&next).unwrap()).await;
             assert_eq!(answer.status, 503, "{what}: {answer:?}");
             assert_eq!(answer.json()["code"], "recovering", "{what}");

@@ -155,3 +155,43 @@ async fn pruning_that_dies_is_done_again() {
         t.check().await;
     }
 }
+
+#[tokio::test]
+async fn nothing_is_pruned_while_an_import_is_under_way_or_has_just_died() {
+    let t = eager(1).await;
+    t.like("u1", "blog:1").await.unwrap();
+    t.unlike("u1", "blog:1").await.unwrap();
+    t.flush().await;
+    an_hour_later(&t).await;
+    t.ledger.import_hold().await.unwrap();
+    let report = compensate(&t).await;
+    assert_eq!((report.rows_pruned, report.prune_horizon), (0, 0));
+    assert_eq!(t.ledger.flush_state().await.unwrap().prune_horizon.0, 0);
+    // It says nothing any more: ten minutes later it stops nobody.
+    let left = "SELECT CAST(import_until / 1000 - UNIX_TIMESTAMP() AS SIGNED) FROM flush_state";
+    let left = t.number(left).await;
+    assert!((500..=601).contains(&left), "{left}");
+    t.sql("UPDATE flush_state SET import_until = import_until - 601000")
+        .await;
+    assert_eq!(compensate(&t).await.rows_pruned, 1);
+}
+
+#[tokio::test]
+async fn pruning_that_has_begun_ends_where_an_import_begins() {
+    let t = eager(1).await;
+    t.like("u1", "blog:1").await.unwrap();
+    t.unlike("u1", "blog:1").await.unwrap();
+    t.flush().await;
+    an_hour_later(&t).await;
+    let hold = Hold::at("prune.remembered");
+    let import = async {
+        hold.reached.notified().await;
+        t.ledger.import_hold().await.unwrap();
+        hold.go_on.notify_one();
+    };
+    let run = gated(hold.clone(), t.flusher.compensate(|| Upto::Now));
+    let (report, ()) = tokio::join!(run, import);
+    assert_eq!(report.unwrap().rows_pruned, 0);
+    let unliked = "SELECT COUNT(*) FROM thumb WHERE thumbed = 0";
+    assert_eq!(t.number(unliked).await, 1);
+}

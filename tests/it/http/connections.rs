@@ -144,3 +144,60 @@ async fn a_client_that_hangs_up_is_counted_and_frees_its_place() {
     assert!(counted.iter().any(|line| text.contains(line)), "{text}");
     app.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_sockets_that_drip_header_bytes_are_cut_and_hold_nobody_up() {
+    let app = TestApp::with(|settings| settings.header_timeout_ms = 1000).await;
+    let address = app.address;
+    let drip = move || async move {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nX-A: ").await;
+        // A byte now and then does not lengthen its life.
+        while stream.write_all(b"a").await.is_ok() {
+            let mut byte = [0; 1];
+            let wait = Duration::from_millis(100);
+            if let Ok(read) = tokio::time::timeout(wait, stream.read(&mut byte)).await {
+                return read.unwrap_or(0) == 0;
+            }
+        }
+        true
+    };
+    let slow: Vec<_> = (0..1000).map(|_| tokio::spawn(drip())).collect();
+    for at in 0..20 {
+        let like = tokio::time::timeout(SOON, app.like(&format!("u{at}"), "blog/1")).await;
+        assert_eq!(like.unwrap().status, 200);
+    }
+    for slow in slow {
+        let closed = tokio::time::timeout(SOON, slow).await.unwrap().unwrap();
+        assert!(closed, "it was answered");
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endless_chunked_body_and_a_huge_batch_are_cut_at_the_bound() {
+    let app = TestApp::with(|settings| settings.body_bytes_max = 1024).await;
+    let head = "POST /v1/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer service-key\r\n";
+    let mut stream = TcpStream::connect(app.address).await.unwrap();
+    let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n");
+    stream.write_all(chunked.as_bytes()).await.unwrap();
+    let endless = async {
+        let mut sent = 0;
+        let chunk = format!("400\r\n{}\r\n", "x".repeat(1024));
+        while stream.write_all(chunk.as_bytes()).await.is_ok() {
+            sent += chunk.len();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        sent
+    };
+    let sent = tokio::time::timeout(SOON, endless)
+        .await
+        .expect("it is cut");
+    assert!(sent < 16 << 20, "{sent} bytes were taken");
+    let huge = format!("{head}Content-Length: 99999999999\r\nConnection: close\r\n\r\n");
+    let answer = tokio::time::timeout(SOON, talk(app.address, &huge)).await;
+    let answer = answer.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    assert!(answer.contains("\"limit\":1024"), "{answer}");
+    app.finish().await;
+}

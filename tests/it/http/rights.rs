@@ -40,6 +40,10 @@ use About::{Nothing, Pair};
 type Rule = (&'static str, &'static str, About, [u16; CALLERS.len()]);
 
 const LIKES: &str = "/v1/likes/{kind}/{id}";
+const LIKERS: &str = "/v1/likes/{kind}/{id}/users";
+/// The user stands in the path, `me` if there is none.
+const USER_LIKES: &str = "/v1/users/{user}/likes";
+const RANKINGS: &str = "/v1/rankings/{kind}";
 const U1: Option<&str> = Some("u1");
 const U2: Option<&str> = Some("u2");
 
@@ -52,6 +56,8 @@ const READ_U1: [u16; CALLERS.len()] = [401, 401, 200, 403, 200, 200, 200, 200, 4
 const READ_U2: [u16; CALLERS.len()] = [401, 401, 200, 403, 200, 200, 200, 403, 401];
 const READ_NONE: [u16; CALLERS.len()] = [200, 401, 200, 403, 200, 200, 200, 200, 401];
 const READ_PHOTO: [u16; CALLERS.len()] = [200, 401, 200, 403, 200, 200, 403, 200, 401];
+const LIST_PHOTO: [u16; CALLERS.len()] = [401, 401, 200, 403, 200, 200, 403, 200, 401];
+const LIST_ME: [u16; CALLERS.len()] = [401, 401, 400, 403, 400, 400, 400, 200, 401];
 const ADMIN: [u16; CALLERS.len()] = [401, 401, 403, 200, 403, 403, 403, 403, 401];
 const OPEN: [u16; CALLERS.len()] = [200, 200, 200, 200, 200, 200, 200, 200, 200];
 const BATCH_U2: [u16; CALLERS.len()] = [401, 401, 200, 403, 403, 200, 200, 200, 401];
@@ -70,6 +76,19 @@ const RULES: &[Rule] = &[
     ("GET", LIKES, Pair(None, "blog"), READ_NONE),
     ("GET", LIKES, Pair(None, "photo"), READ_PHOTO),
     ("HEAD", LIKES, Pair(U1, "blog"), READ_U1),
+    ("GET", LIKERS, Pair(U1, "blog"), READ_U1),
+    ("GET", LIKERS, Pair(U2, "blog"), READ_U2),
+    ("GET", LIKERS, Pair(None, "blog"), READ_NONE),
+    ("GET", LIKERS, Pair(None, "photo"), READ_PHOTO),
+    ("HEAD", LIKERS, Pair(None, "blog"), READ_NONE),
+    ("GET", USER_LIKES, Pair(U1, "blog"), READ_U1),
+    ("GET", USER_LIKES, Pair(U2, "blog"), READ_U2),
+    ("GET", USER_LIKES, Pair(U1, "photo"), LIST_PHOTO),
+    ("GET", USER_LIKES, Pair(None, "blog"), LIST_ME),
+    ("HEAD", USER_LIKES, Pair(U2, "blog"), READ_U2),
+    ("GET", RANKINGS, Pair(None, "blog"), READ_NONE),
+    ("GET", RANKINGS, Pair(None, "photo"), READ_PHOTO),
+    ("HEAD", RANKINGS, Pair(None, "blog"), READ_NONE),
     ("POST", "/v1/lookup", Pair(U1, "blog"), READ_U1),
     ("POST", "/v1/lookup", Pair(U2, "blog"), READ_U2),
     ("POST", "/v1/lookup", Pair(None, "blog"), READ_NONE),
@@ -139,6 +158,10 @@ fn request(
         Nothing => (None, "blog"),
     };
     let path = address.replace("{kind}", kind).replace("{id}", "1");
+    let mut path = path.replace("{user}", user.unwrap_or("me"));
+    if *address == USER_LIKES {
+        path += &format!("?kind={kind}");
+    }
     let mut request = app.request(method.parse().unwrap(), &path);
     if let Some(bearer) = bearer {
         request = request.bearer_auth(bearer);
@@ -151,6 +174,7 @@ fn request(
         "/v1/lookup" => {
             request = request.json(&json!({ "targets": [{ "kind": kind, "id": "1" }] }));
         }
+        USER_LIKES => return request,
         _ => {}
     }
     match user {
@@ -180,7 +204,10 @@ async fn every_address_has_its_rule_for_every_caller() {
     // Whatever an address answers to has a rule.
     let ruled: BTreeSet<_> = RULES.iter().map(|rule| (rule.0, rule.1)).collect();
     for address in thumbd::http::addresses() {
-        let path = address.replace("{kind}", "blog").replace("{id}", "1");
+        let path = address
+            .replace("{kind}", "blog")
+            .replace("{id}", "1")
+            .replace("{user}", "u1");
         let answer = send(app.request(Method::PATCH, &path)).await;
         assert_eq!(answer.status, 405, "{address}");
         let allowed = answer.headers["allow"].to_str().unwrap().to_owned();
@@ -200,7 +227,10 @@ async fn operators_can_have_an_address_of_their_own() {
     let app = TestApp::with(|settings| settings.admin_listen = Some(any)).await;
     let inner = app.admin_address.unwrap();
     for address in thumbd::http::addresses() {
-        let path = address.replace("{kind}", "blog").replace("{id}", "1");
+        let path = address
+            .replace("{kind}", "blog")
+            .replace("{id}", "1")
+            .replace("{user}", "u1");
         let at = async |socket| {
             let url = format!("http://{socket}{path}");
             send(app.client.patch(url)).await.status

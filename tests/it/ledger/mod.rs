@@ -1,6 +1,7 @@
 //! The ledger on a real MariaDB or MySQL. Each test ends with a check that the counts are what the rows say.
 
 mod audit;
+mod explain;
 mod faults;
 mod flush;
 mod migrations;

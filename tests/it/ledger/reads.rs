@@ -2,9 +2,8 @@
 
 use std::collections::HashSet;
 
-use sqlx::{AssertSqlSafe, Row};
 use thumbd::domain::Version;
-use thumbd::ledger::{LedgerOptions, UserThumbs, request_statements};
+use thumbd::ledger::{LedgerOptions, UserThumbs};
 
 use super::{TestLedger, entry, target, user};
 
@@ -130,67 +129,6 @@ async fn pages_show_every_row_once() {
             }
         }
         assert_eq!((sum, targets.len()), (40, 40), "pages of {limit}");
-    }
-    t.check().await;
-}
-
-#[tokio::test]
-async fn request_statements_go_by_an_index() {
-    let t = TestLedger::start(4).await;
-    for kind in ["blog", "video"] {
-        let entries = (0..3000).map(|n| entry(&format!("u{} {kind}:{}", n % 20, n / 5), n + 1));
-        t.ledger
-            .apply(&t.chunk_of(10, entries.collect()))
-            .await
-            .unwrap();
-    }
-    t.run("ANALYZE TABLE thumb, thumb_count, thumb_count_part, kind")
-        .await;
-    for (name, text) in request_statements() {
-        let places = text.matches('?').count();
-        let mut explain = sqlx::query(AssertSqlSafe(format!("EXPLAIN FORMAT=TRADITIONAL {text}")));
-        for place in 0..places {
-            let id = (place * 7).to_string();
-            explain = match (name, place) {
-                ("users", place) if place % 2 == 1 => explain.bind(11_u64),
-                ("states", place) if place % 3 == 0 => explain.bind("blog"),
-                ("counts" | "count_parts" | "exact_counts", 0) => explain.bind("blog"),
-                ("count_parts", 1) => explain.bind(1_u16),
-                ("exact_counts", 1) => explain.bind(4_u16),
-                ("exact_counts", 2) => explain.bind(1_u16),
-                ("users", _) => explain.bind(format!("u{}", place / 2)),
-                ("states", place) if place % 3 == 1 => explain.bind(format!("u{}", place % 20)),
-                _ => explain.bind(id),
-            };
-        }
-        let mut steps = 0;
-        for row in explain.fetch_all(&t.pool).await.unwrap() {
-            let table: Option<String> = row.try_get("table").unwrap();
-            let Some(table) = table.filter(|table| !table.starts_with('<')) else {
-                continue;
-            };
-            let get = |column| row.try_get::<Option<String>, _>(column).unwrap();
-            let (access, key, extra) = (get("type"), get("key"), get("Extra").unwrap_or_default());
-            let step = format!("{name}: {table} {access:?} {key:?} {extra}");
-            assert!(!extra.contains("filesort"), "{step}");
-            if table == "thumb" || table == "one" {
-                assert!(
-                    matches!(
-                        access.as_deref(),
-                        Some("ref" | "range" | "const" | "eq_ref")
-                    ),
-                    "{step}"
-                );
-                let want = match name {
-                    "users" => "thumb_by_user",
-                    "exact_counts" => "thumb_by_target",
-                    _ => "PRIMARY",
-                };
-                assert_eq!(key.as_deref(), Some(want), "{step}");
-                steps += 1;
-            }
-        }
-        assert!(steps > 0, "{name}");
     }
     t.check().await;
 }

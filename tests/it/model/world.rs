@@ -244,6 +244,7 @@ async fn connect(env: &TestEnv, partitions: u16, slice_ms: u64) -> Hot {
         gather_operations_max: 64,
         gather_calls_max: 8,
         queue_operations_max: 100,
+        keep_unlikes: false,
     };
     Hot::connect(options).await.unwrap()
 }

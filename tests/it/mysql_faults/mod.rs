@@ -223,13 +223,23 @@ impl Scene {
 
     /// More likes than fit into the smallest table in memory.
     async fn many_like(&mut self) {
-        let users: Vec<String> = (0..500).map(|n| format!("many{n}")).collect();
-        let like = |user: &String| json!({ "op": "like", "user": user, "kind": "blog", "id": "1" });
-        let answer = self.app.batch(users.iter().map(like).collect()).await;
-        for result in answer.json()["results"].as_array().unwrap() {
-            assert_eq!(result["changed"], true, "{result}");
-        }
+        let users = self.many("like", true).await;
         self.told.extend(users.into_iter().map(|user| (user, true)));
+    }
+
+    /// Those are resident, so that their likes need no database.
+    async fn many_are_known(&mut self) {
+        self.many("unlike", false).await;
+    }
+
+    async fn many(&self, op: &str, changed: bool) -> Vec<String> {
+        let users: Vec<String> = (0..500).map(|n| format!("many{n}")).collect();
+        let one = |user: &String| json!({ "op": op, "user": user, "kind": "blog", "id": "1" });
+        let answer = self.app.batch(users.iter().map(one).collect()).await;
+        for result in answer.json()["results"].as_array().unwrap() {
+            assert_eq!(result["changed"], changed, "{result}");
+        }
+        users
     }
 
     /// The usual users change their mind, and is told what is so.

@@ -60,6 +60,7 @@ async fn packets_that_become_too_small_are_named_and_all_lands_when_they_are_lar
     let own = Own::start(&["--net-buffer-length=1024"]);
     let mut scene = Scene::begin(own.env().await).await;
     let mut root = own.root().await;
+    scene.many_are_known().await;
     root.run("SET GLOBAL max_allowed_packet = 1024").await;
     root.kill_others().await;
     scene.many_like().await;

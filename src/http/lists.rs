@@ -1,0 +1,159 @@
+//! Lists: who likes a target, what a user likes, what is liked most.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+
+use super::caching::Caching;
+use super::cursor::List;
+use super::list_query::ListQuery;
+use super::problem::Problem;
+use super::state::Shared;
+use super::subject::{self, ListedUser, Ranked, Reader};
+use crate::domain::{Target, UserId, Version};
+use crate::ledger::{Liked, Liker};
+
+#[derive(Serialize)]
+struct Users<'a> {
+    users: Vec<User<'a>>,
+    cursor: Option<String>,
+    flushed_until: Option<String>,
+}
+
+#[derive(Serialize)]
+struct User<'a> {
+    user: &'a str,
+    liked_at: String,
+}
+
+/// `GET /v1/likes/{kind}/{id}/users`.
+pub(super) async fn likers(
+    State(shared): State<Arc<Shared>>,
+    Reader { user, target }: Reader,
+    query: ListQuery,
+    caching: Caching,
+) -> Result<Response, Problem> {
+    let list = List::Likers(&target);
+    let after = query.cursor.as_deref().map(|cursor| {
+        let (version, user) = list.place(cursor, |user| UserId::parse(user).ok())?;
+        let version = Version(version);
+        Ok::<_, Problem>(Liker { user, version })
+    });
+    let after = after.transpose()?;
+    let likers = shared
+        .service
+        .likers(&target, user.as_ref(), after.as_ref(), query.limit);
+    let (landed, page) = likers.await?;
+    let next = page.rows.last().filter(|_| page.more);
+    let rows = page.rows.iter().map(|row| User {
+        user: row.user.as_str(),
+        liked_at: moment(row.version.0),
+    });
+    let body = Users {
+        users: rows.collect(),
+        cursor: next.map(|last| list.cursor(last.version.0, last.user.as_str())),
+        flushed_until: (landed.0 > 0).then(|| moment(landed.0.saturating_mul(1000))),
+    };
+    Ok(caching.json(&body))
+}
+
+#[derive(Serialize)]
+struct Likes<'a> {
+    likes: Vec<Like<'a>>,
+    cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Like<'a> {
+    kind: &'a str,
+    id: &'a str,
+    liked_at: String,
+}
+
+/// `GET /v1/users/{user}/likes`.
+pub(super) async fn likes(
+    State(shared): State<Arc<Shared>>,
+    ListedUser(user): ListedUser,
+    query: ListQuery,
+    caching: Caching,
+) -> Result<Response, Problem> {
+    let kind = query.kind.as_deref();
+    let kind = kind
+        .map(|kind| subject::kind(&shared.kinds, kind))
+        .transpose()?;
+    let list = List::Likes(&user, kind.as_ref());
+    let after = query.cursor.as_deref().map(|cursor| {
+        let (version, target) = list.place(cursor, |target| Target::parse(target).ok())?;
+        let version = Version(version);
+        Ok::<_, Problem>(Liked { target, version })
+    });
+    let after = after.transpose()?;
+    let likes = shared
+        .service
+        .user_likes(&user, kind.as_ref(), after.as_ref(), query.limit);
+    let page = likes.await?;
+    let next = page.rows.last().filter(|_| page.more);
+    let rows = page.rows.iter().map(|row| Like {
+        kind: row.target.kind(),
+        id: row.target.id(),
+        liked_at: moment(row.version.0),
+    });
+    let body = Likes {
+        likes: rows.collect(),
+        cursor: next.map(|last| list.cursor(last.version.0, last.target.as_str())),
+    };
+    Ok(caching.json(&body))
+}
+
+#[derive(Serialize)]
+struct Targets<'a> {
+    targets: Vec<Counted<'a>>,
+    cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Counted<'a> {
+    kind: &'a str,
+    id: &'a str,
+    count: i64,
+}
+
+/// `GET /v1/rankings/{kind}`.
+pub(super) async fn ranking(
+    State(shared): State<Arc<Shared>>,
+    Ranked(kind): Ranked,
+    query: ListQuery,
+    caching: Caching,
+) -> Result<Response, Problem> {
+    let list = List::Ranking(&kind);
+    let after = query
+        .cursor
+        .as_deref()
+        .map(|cursor| list.place(cursor, |id| Target::new(&kind, id).ok()));
+    let after = after.transpose()?;
+    let place = after.as_ref().map(|(count, target)| (*count, target.id()));
+    let page = shared.service.ranking(&kind, place, query.limit).await?;
+    let next = page.rows.last().filter(|_| page.more);
+    let rows = page.rows.iter().map(|row| Counted {
+        kind: row.target.kind(),
+        id: row.target.id(),
+        count: row.count,
+    });
+    let body = Targets {
+        targets: rows.collect(),
+        cursor: next.map(|last| list.cursor(last.count.unsigned_abs(), last.target.id())),
+    };
+    Ok(caching.json(&body))
+}
+
+/// Microseconds since 1970 as RFC 3339 in milliseconds. What lies beyond the calendar was written by hand, and is its end.
+fn moment(micros: u64) -> String {
+    let time = i64::try_from(micros)
+        .ok()
+        .and_then(DateTime::from_timestamp_micros);
+    time.unwrap_or(DateTime::<Utc>::MAX_UTC)
+        .to_rfc3339_opts(SecondsFormat::Millis, true)
+}
