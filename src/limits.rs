@@ -55,6 +55,8 @@ pub const UNDO_TRIES_MAX: usize = 5;
 pub const PRUNE_TARGETS_MAX: u64 = 200;
 /// Rows that are pruned in one transaction: it holds up the flush for some ten milliseconds.
 pub const PRUNE_ROWS_MAX: usize = 2000;
+/// Pause between two measures of what only MySQL knows (quarantine, the last compensation): two small queries a process.
+pub const LEDGER_MEASURE_PAUSE: Duration = Duration::from_secs(10);
 /// Targets whose counts are mended in one transaction, which holds up the flush: a hot target takes a second.
 pub const REPAIR_TARGETS_MAX: usize = 64;
 

@@ -31,6 +31,20 @@ pub mod names {
     pub const FLUSHES: &str = "thumbd_flushes_total";
     /// Histogram, seconds: how long a run of the flush took.
     pub const FLUSH_SECONDS: &str = "thumbd_flush_seconds";
+    /// Histogram, seconds, by `step`: how long a step of a flush took.
+    pub const FLUSH_STEP_SECONDS: &str = "thumbd_flush_step_seconds";
+    /// Gauge: 1 while this process holds the lease.
+    pub const LEASE_HELD: &str = "thumbd_lease_held";
+    /// Gauge: counts that were not what the rows say, in the last audit of this process.
+    pub const COUNT_DIFFERENCES: &str = "thumbd_count_differences";
+    /// Gauge: entries that stand in quarantine.
+    pub const QUARANTINE_ENTRIES: &str = "thumbd_quarantine_entries";
+    /// Gauge, Unix seconds: for when the compensation that last ended well was planned, in any process.
+    pub const COMPENSATED_TIMESTAMP: &str = "thumbd_last_compensation_timestamp_seconds";
+    /// Gauge by `state`: connections to MySQL.
+    pub const DATABASE_CONNECTIONS: &str = "thumbd_database_connections";
+    /// Gauge by `version`, always 1: which program this is.
+    pub const BUILD_INFO: &str = "thumbd_build_info";
     /// Counter: entries that were carried into MySQL.
     pub const FLUSHED_ENTRIES: &str = "thumbd_flushed_entries_total";
     /// Counter: rows that were changed in MySQL.
@@ -99,6 +113,7 @@ pub fn metrics_init() -> anyhow::Result<PrometheusHandle> {
         .context("the buckets are empty")?
         .install_recorder()
         .context("metrics are already going elsewhere")?;
+    metrics::gauge!(names::BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     Ok(handle.insert(installed).clone())
 }
 

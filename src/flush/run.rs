@@ -13,6 +13,7 @@ use crate::ledger::{Chunk, Quarantined};
 use crate::limits::UNPIN_KEYS_MAX;
 use crate::service::{ServiceError, distrust, new_generation, recover_check};
 use crate::steps;
+use crate::telemetry::names;
 
 /// What a run holds after it has sealed.
 struct Work {
@@ -77,25 +78,17 @@ impl Flusher {
         upto: impl FnOnce() -> Upto + Send,
         report: &mut FlushReport,
     ) -> Result<(), FlushError> {
-        let partitions = self.recover(report).await?;
-        let mut work = self.seal(partitions, upto, report).await?;
+        let partitions = timed("recover", self.recover(report)).await?;
+        let mut work = timed("seal", self.seal(partitions, upto, report)).await?;
         for (slice, homes) in std::mem::take(&mut work.slices) {
             self.current.store(slice.0, Ordering::Relaxed);
-            let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
-            for partition in &homes {
-                let read = self.read_slice(*partition, slice, &work.fence).await?;
-                entries.extend(read.entries.into_iter().map(|entry| (*partition, entry)));
-                unreadable.extend(read.unreadable);
-                steps::point("flush.read").await;
-            }
-            let batch = off_the_workers(move || Batch::new(entries)).await?;
-            let refused = self
-                .apply(slice, &batch.entries, unreadable, &work, report)
-                .await?;
+            let (batch, unreadable) = timed("read", self.read(slice, &homes, &work.fence)).await?;
+            let apply = self.apply(slice, &batch.entries, unreadable, &work, report);
+            let refused = timed("apply", apply).await?;
             work.landed = work.landed.max(slice);
             report.slices += 1;
             report.entries += batch.entries.len() as u64;
-            self.finish(slice, &batch, &refused, &mut work).await?;
+            timed("finish", self.finish(slice, &batch, &refused, &mut work)).await?;
             off_the_workers(move || drop(batch)).await?;
         }
         Ok(())
@@ -200,6 +193,24 @@ impl Flusher {
             Upto::PreviousWindow if !ahead => SliceId::before_window(peek.time_ms, slice_ms),
             _ => SliceId(peek.time_ms).max(peek.live.last().copied().unwrap_or_default()),
         }
+    }
+
+    /// All of a slice, from all partitions in which it lives.
+    async fn read(
+        &self,
+        slice: SliceId,
+        homes: &BTreeSet<u16>,
+        fence: &str,
+    ) -> Result<(Batch, Vec<Quarantined>), FlushError> {
+        let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
+        for partition in homes {
+            let read = self.read_slice(*partition, slice, fence).await?;
+            entries.extend(read.entries.into_iter().map(|entry| (*partition, entry)));
+            unreadable.extend(read.unreadable);
+            steps::point("flush.read").await;
+        }
+        let batch = off_the_workers(move || Batch::new(entries)).await?;
+        Ok((batch, unreadable))
     }
 
     async fn apply(
@@ -310,4 +321,13 @@ impl Flusher {
         steps::point("flush.unpinned").await;
         Ok(())
     }
+}
+
+/// Measures a step, also one that fails.
+async fn timed<R>(step: &'static str, doing: impl Future<Output = R>) -> R {
+    let started = Instant::now();
+    let result = doing.await;
+    metrics::histogram!(names::FLUSH_STEP_SECONDS, "step" => step)
+        .record(started.elapsed().as_secs_f64());
+    result
 }

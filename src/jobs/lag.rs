@@ -19,6 +19,8 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Lag {
     lag_ms: AtomicU64,
     now: Notify,
+    /// The same for what stands in MySQL.
+    pub(super) tables_now: Notify,
 }
 
 impl Lag {
@@ -30,6 +32,7 @@ impl Lag {
     /// Measures at once.
     pub(super) fn measure_now(&self) {
         self.now.notify_one();
+        self.tables_now.notify_one();
     }
 
     /// Measures for ever.

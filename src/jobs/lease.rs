@@ -20,6 +20,23 @@ pub struct Lease {
     hot: Hot,
     owner: String,
     _watchdog: AbortOnDropHandle<()>,
+    _shown: Shown,
+}
+
+/// Shows on the metrics that this process has the lease, as long as it stands.
+struct Shown;
+
+impl Shown {
+    fn new() -> Self {
+        metrics::gauge!(names::LEASE_HELD).set(1.0);
+        Self
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        metrics::gauge!(names::LEASE_HELD).set(0.0);
+    }
 }
 
 impl Lease {
@@ -34,6 +51,7 @@ impl Lease {
             hot: hot.clone(),
             owner: owner.to_owned(),
             _watchdog: AbortOnDropHandle::new(tokio::spawn(watchdog)),
+            _shown: Shown::new(),
         }))
     }
 

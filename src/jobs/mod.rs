@@ -5,6 +5,7 @@
 
 mod desk;
 mod error;
+mod gauges;
 mod lag;
 mod lease;
 mod plan;
@@ -50,6 +51,7 @@ struct Inner {
     lag_max: Duration,
     _measure: AbortOnDropHandle<()>,
     _watch: AbortOnDropHandle<()>,
+    _gauges: AbortOnDropHandle<()>,
 }
 
 /// How a job's last run ended.
@@ -106,6 +108,10 @@ impl Jobs {
         Ok(Self(Arc::new(Inner {
             _measure: AbortOnDropHandle::new(closing(&desk, measure)),
             _watch: AbortOnDropHandle::new(closing(&desk, watch)),
+            _gauges: AbortOnDropHandle::new(closing(
+                &desk,
+                gauges::measure(service.ledger().clone(), Arc::clone(&lag)),
+            )),
             runner: Mutex::new(Some(closing(&desk, runner.run()))),
             ledger: service.ledger().clone(),
             lag_max: FLUSH_LAG_MAX.max(Duration::from_secs(3 * settings.slice_seconds + 10)),

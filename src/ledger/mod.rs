@@ -151,6 +151,11 @@ impl Ledger {
         }
     }
 
+    /// Connections of the pool: all, and those that nobody uses.
+    pub fn connections(&self) -> (u32, usize) {
+        (self.pool.size(), self.pool.num_idle())
+    }
+
     /// Closes all connections, after those in use have been given back.
     pub async fn close(&self) {
         self.pool.close().await;

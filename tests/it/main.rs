@@ -21,6 +21,7 @@ mod ledger;
 mod limits;
 mod lists;
 mod lost_replies;
+mod metrics;
 mod model;
 mod moving;
 mod mysql_faults;

@@ -1,0 +1,39 @@
+//! Metrics of what stands in MySQL, the same whichever process is asked; and of this process's connections.
+
+use std::sync::Arc;
+
+use super::lag::Lag;
+use super::runner::COMPENSATE;
+use crate::ledger::{Ledger, LedgerError};
+use crate::limits::LEDGER_MEASURE_PAUSE;
+use crate::telemetry::names;
+
+/// Measures for ever, and at once when a run has ended. While MySQL cannot be asked, what was there last stays.
+pub(super) async fn measure(ledger: Ledger, lag: Arc<Lag>) {
+    loop {
+        connections(&ledger);
+        if let Err(error) = tables(&ledger).await {
+            tracing::debug!(%error, "the database was not measured");
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LEDGER_MEASURE_PAUSE) => {}
+            () = lag.tables_now.notified() => {}
+        }
+    }
+}
+
+fn connections(ledger: &Ledger) {
+    let (all, idle) = ledger.connections();
+    let used = f64::from(all) - idle as f64;
+    metrics::gauge!(names::DATABASE_CONNECTIONS, "state" => "used").set(used.max(0.0));
+    metrics::gauge!(names::DATABASE_CONNECTIONS, "state" => "idle").set(idle as f64);
+}
+
+async fn tables(ledger: &Ledger) -> Result<(), LedgerError> {
+    let entries = ledger.quarantine_count().await?;
+    metrics::gauge!(names::QUARANTINE_ENTRIES).set(entries as f64);
+    if let Some(done) = ledger.job_last_done(COMPENSATE).await? {
+        metrics::gauge!(names::COMPENSATED_TIMESTAMP).set(done.timestamp() as f64);
+    }
+    Ok(())
+}
