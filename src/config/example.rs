@@ -45,7 +45,8 @@ pub fn example() -> String {
                 "#[kinds.{value}]\n#mirror_table = \"shop.{value}\"\n#mirror_id_column = \"id\"\n\
                  #mirror_count_column = \"thumb_count\"\n\
                  #user_operations_per_minute = 60\n#user_operations_burst = 30\n\
-                 #toggle_cooldown_ms = 1000\n#toggle_cooldown_max_ms = 60000"
+                 #toggle_cooldown_ms = 1000\n#toggle_cooldown_max_ms = 60000\n\
+                 #likers = \"public\"\n#user_likes = \"service\""
             ),
             Shape::Tables => writeln!(out, "#[[{}]]\n#{value}", setting.name),
         };

@@ -10,6 +10,7 @@ mod rules;
 mod sources;
 mod toml_file;
 mod values;
+mod visibility;
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -20,6 +21,7 @@ pub use field::Setting;
 pub use kind_limits::{KindLimits, OperationRate, ToggleCooldown};
 pub use sources::{CONFIG_FLAG, CONFIG_VARIABLE, Environment, flags};
 pub use values::{Cron, KindSettings, Kinds, LogFormat, Mirror, Secret};
+pub use visibility::{KindVisibility, Visibility};
 
 use field::Found;
 use rules::{

@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use tracing_subscriber::EnvFilter;
 
-use super::KindLimits;
 use super::field::{Rule, Shape};
 use super::values::{Cron, Kinds, LogFormat, Secret};
+use super::{KindLimits, KindVisibility};
 use crate::auth::{NamedKey, TokenKeys};
 
 fn rule<T>(
@@ -160,8 +160,9 @@ pub(super) fn kinds() -> Rule<Kinds> {
     rule(
         Shape::Kinds,
         format!(
-            "a comma list of kinds [a-z][a-z0-9_-]{{0,31}}, each alone or with :TABLE/ID_COLUMN/COUNT_COLUMN behind it if its counts are copied to a column of your own, and with limits on one user as +NAME=NUMBER+…; in TOML a table [kinds.NAME] for each, empty or with mirror_table, mirror_id_column and mirror_count_column, or {}",
-            KindLimits::allowed()
+            "a comma list of kinds [a-z][a-z0-9_-]{{0,31}}, each alone or with :TABLE/ID_COLUMN/COUNT_COLUMN behind it if its counts are copied to a column of your own, and with further settings as +NAME=VALUE+…; in TOML a table [kinds.NAME] for each, empty or with mirror_table, mirror_id_column and mirror_count_column, or {}, or {}",
+            KindLimits::allowed(),
+            KindVisibility::ALLOWED
         ),
         Kinds::parse,
     )

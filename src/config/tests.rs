@@ -433,6 +433,38 @@ fn limits_of_a_kind_are_keys_of_its_table_or_stand_behind_its_name() {
 }
 
 #[test]
+fn who_sees_a_kind_is_set_in_its_table_or_behind_its_name() {
+    let table = "[kinds.blog]\nlikers = \"self\"\nuser_likes = \"public\"\n\
+                 [kinds.photo]\nlikers = \"service\"\n[kinds.plain]\n";
+    let files = Files::new(&[("a.toml", table)]);
+    let text = "blog+user_likes=public+likers=self,photo+likers=service,plain";
+    for settings in [
+        load(&["--kinds", text], &[]).unwrap(),
+        load(&["--config", &files.path("a.toml")], &[]).unwrap(),
+    ] {
+        let seen = |kind| {
+            let KindVisibility { likers, user_likes } = settings.kinds.visibility(kind);
+            (likers, user_likes)
+        };
+        assert_eq!(seen("blog"), (Visibility::Own, Visibility::Public));
+        assert_eq!(seen("photo"), (Visibility::Service, Visibility::Service));
+        for unset in ["plain", "another"] {
+            assert_eq!(seen(unset), (Visibility::Public, Visibility::Service));
+        }
+    }
+    let with = |more: &str| Files::toml_problem(&format!("[kinds.blog]\n{more}"));
+    let texts = [
+        with("likers = \"nobody\""),
+        with("likers = 1"),
+        with("user_likes = \"self,photo\""),
+        with("user_like = \"self\""),
+        problem(&["--kinds", "blog+likers=public+likers=self"], &[]),
+        problem(&["--kinds", "blog+user_likes"], &[]),
+    ];
+    insta::assert_snapshot!(texts.join("\n"));
+}
+
+#[test]
 fn a_mirror_is_a_table_of_keys_or_a_short_text() {
     let table = "[kinds.blog]\nmirror_table = \"shop.blog\"\nmirror_id_column = \"id\"\n\
                  mirror_count_column = \"thumb_count\"\n[kinds.photo]\n";

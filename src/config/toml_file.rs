@@ -5,7 +5,7 @@ use std::path::Path;
 use super::field::{Found, Setting, Shape};
 use super::sources::{nearest, secret_file};
 use super::values::{Mirror, NAME_ALLOWED};
-use super::{ConfigError, KindLimits, Source, table};
+use super::{ConfigError, KindLimits, KindVisibility, Source, table};
 
 /// Adds what the file holds and nothing before it has given.
 pub(super) fn add(found: &mut Found, path: &Path, named_by: &str) -> Result<(), ConfigError> {
@@ -127,7 +127,7 @@ fn toml_text(setting: &Setting, value: &toml::Value, path: &Path) -> Result<Stri
 /// Keys of a table `[kinds.NAME]` that make a mirror.
 const MIRROR_KEYS: [&str; 3] = ["mirror_table", "mirror_id_column", "mirror_count_column"];
 
-/// `[kinds.blog]` and `[kinds.photo]` as `blog,photo`; a mirror follows behind a colon, limits behind a plus.
+/// `[kinds.blog]` and `[kinds.photo]` as `blog,photo`; a mirror follows behind a colon, each other setting behind a plus.
 fn kinds_text(kinds: &toml::Table, path: &Path) -> Result<String, ConfigError> {
     let mut texts = Vec::with_capacity(kinds.len());
     for (kind, settings) in kinds {
@@ -135,6 +135,7 @@ fn kinds_text(kinds: &toml::Table, path: &Path) -> Result<String, ConfigError> {
             return Err(unknown_key(format!("kinds.{kind}"), path, &[]));
         };
         let known = MIRROR_KEYS.into_iter().chain(KindLimits::keys());
+        let known = known.chain(KindVisibility::KEYS);
         let known = known.map(|key| format!("kinds.{kind}.{key}"));
         let known: Vec<String> = known.collect();
         for key in settings.keys() {
@@ -158,7 +159,9 @@ fn kinds_text(kinds: &toml::Table, path: &Path) -> Result<String, ConfigError> {
         })?;
         let limits =
             limits_text(kind, settings).map_err(|problem| value(problem, KindLimits::allowed()))?;
-        texts.push(format!("{kind}{mirror}{limits}"));
+        let seen = visibility_text(kind, settings);
+        let seen = seen.map_err(|problem| value(problem, KindVisibility::ALLOWED.to_owned()))?;
+        texts.push(format!("{kind}{mirror}{limits}{seen}"));
     }
     Ok(texts.join(","))
 }
@@ -169,6 +172,26 @@ fn limits_text(kind: &str, settings: &toml::Table) -> Result<String, String> {
         match settings.get(key) {
             Some(toml::Value::Integer(number)) => text += &format!("+{key}={number}"),
             Some(_) => return Err(format!("kinds.{kind}.{key} is not an integer")),
+            None => {}
+        }
+    }
+    Ok(text)
+}
+
+fn visibility_text(kind: &str, settings: &toml::Table) -> Result<String, String> {
+    let mut text = String::new();
+    for key in KindVisibility::KEYS {
+        match settings.get(key) {
+            // What would end the setting is no value of it either.
+            Some(toml::Value::String(value)) if !value.contains([',', '+']) => {
+                text += &format!("+{key}={value}");
+            }
+            Some(toml::Value::String(value)) => {
+                return Err(format!(
+                    "kinds.{kind}.{key} is {value:?}, not public, service or self"
+                ));
+            }
+            Some(_) => return Err(format!("kinds.{kind}.{key} is not a string")),
             None => {}
         }
     }

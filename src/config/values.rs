@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::KindLimits;
+use super::{KindLimits, KindVisibility};
 use crate::domain::Kind;
 
 /// A text that must not be seen: it prints as `[secret]`.
@@ -41,6 +41,8 @@ pub struct KindSettings {
     pub limits: KindLimits,
     /// Where the counts of this kind are copied to.
     pub mirror: Option<Mirror>,
+    /// Who may see who likes what of it.
+    pub visibility: KindVisibility,
 }
 
 /// Longest name of a table or a column.
@@ -141,7 +143,7 @@ impl Kinds {
         Self(Some(kinds.into_iter().collect()))
     }
 
-    /// Reads a comma list of kinds, each with its mirror and its limits behind it: `blog:t/id/n,photo+toggle_cooldown_ms=1000+…`.
+    /// Reads a comma list of kinds, each with its mirror and its other settings behind it: `blog:t/id/n,photo+likers=self+…`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let kinds: Result<Vec<_>, String> = text.split(',').map(kind).collect();
         kinds
@@ -171,6 +173,13 @@ impl Kinds {
         all.map(|(kind, settings)| (kind, settings.limits))
     }
 
+    /// Who may see who likes what of a kind; of one that the settings do not name it is as if nothing was set.
+    pub fn visibility(&self, kind: &str) -> KindVisibility {
+        let mut all = self.0.iter().flatten();
+        let named = all.find(|(name, _)| name.as_str() == kind);
+        named.map_or_else(KindVisibility::default, |(_, settings)| settings.visibility)
+    }
+
     /// The same kinds without limits, for what an operator does.
     pub fn without_limits(mut self) -> Self {
         for settings in self.0.iter_mut().flat_map(BTreeMap::values_mut) {
@@ -180,7 +189,7 @@ impl Kinds {
     }
 }
 
-/// One kind, with its mirror and its limits if it has any.
+/// One kind, with its mirror and its other settings if it has any.
 fn kind(text: &str) -> Result<(Kind, KindSettings), String> {
     let mut parts = text.trim().split('+');
     let first = parts.next().unwrap_or_default();
@@ -189,8 +198,13 @@ fn kind(text: &str) -> Result<(Kind, KindSettings), String> {
         None => (first, None),
     };
     let kind = Kind::parse(name).map_err(|error| error.to_string())?;
-    let limits = KindLimits::parse(parts)?;
-    Ok((kind, KindSettings { limits, mirror }))
+    let (seen, limits): (Vec<_>, Vec<_>) = parts.partition(|one| KindVisibility::is_key(one));
+    let settings = KindSettings {
+        limits: KindLimits::parse(limits.into_iter())?,
+        visibility: KindVisibility::parse(seen.into_iter())?,
+        mirror,
+    };
+    Ok((kind, settings))
 }
 
 /// A schedule of six fields, as the scheduler takes it.

@@ -6,7 +6,7 @@ use subtle::ConstantTimeEq as _;
 use super::problem::Problem;
 use super::subject::USER;
 use crate::auth::{NamedKey, Right, TokenKeys, TokenRules, digest};
-use crate::config::{Secret, Settings};
+use crate::config::{Secret, Settings, Visibility};
 use crate::domain::UserId;
 
 /// The keys of this process.
@@ -130,8 +130,8 @@ impl Caller<'_> {
         }
     }
 
-    /// Whether it may list what a user likes; of which user and kind is asked for apart.
-    pub(super) fn check_list(&self) -> Result<(), Problem> {
+    /// Whether it may list its own likes; of which user and kind is asked for apart.
+    pub(super) fn check_list_own(&self) -> Result<(), Problem> {
         match self {
             Self::Anyone(Open { write: false, .. }) => Err(Problem::unauthorized(
                 "the service key or the token of the user",
@@ -187,13 +187,23 @@ impl Caller<'_> {
         }
     }
 
+    /// Whether it is shown other users' likes, where the settings say who is. What it is not shown answers like what does not exist.
+    pub(super) fn sees(&self, shown_to: Visibility) -> bool {
+        match (shown_to, self) {
+            (Visibility::Public, _) => true,
+            (Visibility::Service, Self::Service | Self::Named(_)) => true,
+            (Visibility::Service, Self::Anyone(open)) => open.write,
+            (Visibility::Service, Self::User(_) | Self::Admin) | (Visibility::Own, _) => false,
+        }
+    }
+
     /// For whom it speaks: whom the header names, or itself.
-    pub(super) fn speaks_for(self, named: Option<UserId>) -> Result<Option<UserId>, Problem> {
+    pub(super) fn speaks_for(&self, named: Option<UserId>) -> Result<Option<UserId>, Problem> {
         if let Some(named) = &named {
             self.check_user(named, USER)?;
         }
         Ok(match self {
-            Self::User(user) => Some(user),
+            Self::User(user) => Some(user.clone()),
             _ => named,
         })
     }

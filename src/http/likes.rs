@@ -99,7 +99,7 @@ async fn write(
 
 pub(super) async fn get(
     State(shared): State<Arc<Shared>>,
-    Reader { user, target }: Reader,
+    Reader { user, target, .. }: Reader,
     caching: Caching,
 ) -> Result<Response, Problem> {
     let targets = [target];

@@ -12,7 +12,7 @@ use super::cursor::List;
 use super::list_query::ListQuery;
 use super::problem::Problem;
 use super::state::Shared;
-use super::subject::{self, ListedUser, Ranked, Reader};
+use super::subject::{ListedUser, Ranked, Reader, Shown};
 use crate::domain::{Target, UserId, Version};
 use crate::ledger::{Liked, Liker};
 
@@ -32,7 +32,11 @@ struct User<'a> {
 /// `GET /v1/likes/{kind}/{id}/users`.
 pub(super) async fn likers(
     State(shared): State<Arc<Shared>>,
-    Reader { user, target }: Reader,
+    Reader {
+        user,
+        target,
+        others,
+    }: Reader,
     query: ListQuery,
     caching: Caching,
 ) -> Result<Response, Problem> {
@@ -43,10 +47,13 @@ pub(super) async fn likers(
         Ok::<_, Problem>(Liker { user, version })
     });
     let after = after.transpose()?;
-    let likers = shared
-        .service
-        .likers(&target, user.as_ref(), after.as_ref(), query.limit);
-    let (landed, page) = likers.await?;
+    let (service, user, after) = (&shared.service, user.as_ref(), after.as_ref());
+    // Who may not see the others is told what it would be told if nobody else liked it.
+    let (landed, page) = if others {
+        service.likers(&target, user, after, query.limit).await?
+    } else {
+        service.likers_own(&target, user, after).await?
+    };
     let next = page.rows.last().filter(|_| page.more);
     let rows = page.rows.iter().map(|row| User {
         user: row.user.as_str(),
@@ -76,14 +83,10 @@ struct Like<'a> {
 /// `GET /v1/users/{user}/likes`.
 pub(super) async fn likes(
     State(shared): State<Arc<Shared>>,
-    ListedUser(user): ListedUser,
+    ListedUser { user, kind, shown }: ListedUser,
     query: ListQuery,
     caching: Caching,
 ) -> Result<Response, Problem> {
-    let kind = query.kind.as_deref();
-    let kind = kind
-        .map(|kind| subject::kind(&shared.kinds, kind))
-        .transpose()?;
     let list = List::Likes(&user, kind.as_ref());
     let after = query.cursor.as_deref().map(|cursor| {
         let (version, target) = list.place(cursor, |target| Target::parse(target).ok())?;
@@ -91,10 +94,14 @@ pub(super) async fn likes(
         Ok::<_, Problem>(Liked { target, version })
     });
     let after = after.transpose()?;
-    let likes = shared
-        .service
-        .user_likes(&user, kind.as_ref(), after.as_ref(), query.limit);
-    let page = likes.await?;
+    let (service, kind, after) = (&shared.service, kind.as_ref(), after.as_ref());
+    let page = match shown {
+        Shown::Whole => service.user_likes(&user, kind, after, query.limit).await?,
+        Shown::Kinds(kinds) => {
+            let likes = service.user_likes_of(&user, &kinds, after, query.limit);
+            likes.await?
+        }
+    };
     let next = page.rows.last().filter(|_| page.more);
     let rows = page.rows.iter().map(|row| Like {
         kind: row.target.kind(),
@@ -105,7 +112,8 @@ pub(super) async fn likes(
         likes: rows.collect(),
         cursor: next.map(|last| list.cursor(last.version.0, last.target.as_str())),
     };
-    Ok(caching.json(&body))
+    // It is as of now, for whoever is allowed to see it now.
+    Ok(caching.unless(true).json(&body))
 }
 
 #[derive(Serialize)]

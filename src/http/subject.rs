@@ -7,11 +7,12 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 
+use super::auth::Caller;
 use super::durability;
 use super::list_query::ListQuery;
 use super::problem::Problem;
 use super::state::Shared;
-use crate::config::Kinds;
+use crate::config::{KindVisibility, Kinds};
 use crate::domain::{Kind, Target, UserId};
 
 /// The header that names a user.
@@ -29,6 +30,8 @@ pub(super) struct Writer {
 pub(super) struct Reader {
     pub(super) user: Option<UserId>,
     pub(super) target: Target,
+    /// Whether it is shown who else likes the target.
+    pub(super) others: bool,
 }
 
 impl FromRequestParts<Arc<Shared>> for Writer {
@@ -68,12 +71,30 @@ impl FromRequestParts<Arc<Shared>> for Reader {
         let target = path_target(parts, &shared.kinds).await?;
         caller.check_kind(target.kind())?;
         let user = caller.speaks_for(named)?;
-        Ok(Self { user, target })
+        let others = caller.sees(shared.kinds.visibility(target.kind()).likers);
+        Ok(Self {
+            user,
+            target,
+            others,
+        })
     }
 }
 
-/// The user whose likes are listed.
-pub(super) struct ListedUser(pub(super) UserId);
+/// The user whose likes are listed, and what of them the caller is shown.
+pub(super) struct ListedUser {
+    pub(super) user: UserId,
+    /// The kind that is asked for.
+    pub(super) kind: Option<Kind>,
+    pub(super) shown: Shown,
+}
+
+/// What of a user's likes a caller is shown.
+pub(super) enum Shown {
+    /// What is asked for.
+    Whole,
+    /// Of all kinds these; it may be none.
+    Kinds(Vec<Kind>),
+}
 
 impl FromRequestParts<Arc<Shared>> for ListedUser {
     type Rejection = Problem;
@@ -83,23 +104,49 @@ impl FromRequestParts<Arc<Shared>> for ListedUser {
         shared: &Arc<Shared>,
     ) -> Result<Self, Self::Rejection> {
         let caller = shared.keys.caller(&parts.headers)?;
-        caller.check_list()?;
+        caller.check_read()?;
         let header = user(&parts.headers)?;
         let [named] = path_params(parts, ["user"]).await?;
         let query = ListQuery::from_request_parts(parts, shared).await?;
         caller.check_listed_kind(query.kind.as_deref())?;
-        let listed = match named.as_str() {
-            ME => caller
-                .speaks_for(header)?
-                .ok_or_else(Problem::user_missing)?,
-            _ => {
-                let named = UserId::parse(named)?;
-                caller.check_user(&named, "user")?;
-                named
-            }
+        let kind = query.kind.as_deref();
+        let kind = kind.map(|text| kind_of(&shared.kinds, text)).transpose()?;
+        if named == ME {
+            caller.check_list_own()?;
+        }
+        let speaker = caller.speaks_for(header)?;
+        let user = match (named.as_str(), &speaker) {
+            (ME, Some(speaker)) => speaker.clone(),
+            (ME, None) => return Err(Problem::user_missing()),
+            _ => UserId::parse(named)?,
         };
-        Ok(Self(listed))
+        let shown = if speaker.as_ref() == Some(&user) {
+            Shown::Whole
+        } else {
+            shown(&caller, &shared.kinds, kind.as_ref())
+        };
+        Ok(Self { user, kind, shown })
     }
+}
+
+/// What a caller is shown of another user's likes, of one kind or all.
+fn shown(caller: &Caller<'_>, kinds: &Kinds, kind: Option<&Kind>) -> Shown {
+    let sees = |kind: &str| caller.sees(kinds.visibility(kind).user_likes);
+    let whole = match kind {
+        Some(kind) => sees(kind.as_str()),
+        // There may be likes of kinds that the settings do not name any more.
+        None => {
+            let mut named = kinds.names().into_iter().flatten();
+            caller.sees(KindVisibility::default().user_likes)
+                && named.all(|kind| sees(kind.as_str()))
+        }
+    };
+    if whole {
+        return Shown::Whole;
+    }
+    let named = kinds.names().into_iter().flatten();
+    let asked = named.filter(|one| kind.is_none() && sees(one.as_str()));
+    Shown::Kinds(asked.cloned().collect())
 }
 
 /// Stands for the caller in a path.
@@ -119,7 +166,7 @@ impl FromRequestParts<Arc<Shared>> for Ranked {
         caller.check_read()?;
         let named = user(&parts.headers)?;
         let [ranked] = path_params(parts, ["kind"]).await?;
-        let kind = kind(&shared.kinds, &ranked)?;
+        let kind = kind_of(&shared.kinds, &ranked)?;
         caller.check_kind(kind.as_str())?;
         caller.speaks_for(named)?;
         Ok(Self(kind))
@@ -165,7 +212,7 @@ async fn path_params<const N: usize>(
 }
 
 /// A kind that this server accepts.
-pub(super) fn kind(kinds: &Kinds, kind: &str) -> Result<Kind, Problem> {
+pub(super) fn kind_of(kinds: &Kinds, kind: &str) -> Result<Kind, Problem> {
     let kind = Kind::parse(kind)?;
     if !kinds.allows(&kind) {
         return Err(Problem::kind_unknown(kind.as_str()));
@@ -175,5 +222,5 @@ pub(super) fn kind(kinds: &Kinds, kind: &str) -> Result<Kind, Problem> {
 
 /// A target of a kind that this server accepts.
 pub(super) fn target(kinds: &Kinds, kind: &str, id: &str) -> Result<Target, Problem> {
-    Ok(Target::new(&self::kind(kinds, kind)?, id)?)
+    Ok(Target::new(&kind_of(kinds, kind)?, id)?)
 }

@@ -4,6 +4,7 @@
 //! the same. What follows a place are ranges of that index: its ties first, then the rest. Each range is a SELECT of its own,
 //! because neither server reads an OR or a comparison of rows as a range everywhere.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
@@ -58,6 +59,9 @@ impl KindNumbers {
 
 /// Where a row stands in its index, behind what all rows of the list share: version or count, kind if they differ, id.
 type Place = (u64, u16, String);
+
+/// Higher than any id, which is printable ASCII.
+const ABOVE_IDS: &str = "\u{7f}";
 
 /// Ranges of an index, each in its backward order and with a limit of its own.
 fn ranges(select: &str, ranges: &[(&str, &str)]) -> String {
@@ -181,7 +185,28 @@ impl Ledger {
         Ok((landed, rows.await?))
     }
 
-    /// What a user likes, newest first, of all kinds or one, behind `after`.
+    /// Whether this user, if one is named, likes a target; and the newest slice that had landed before that was read.
+    pub async fn liker(
+        &self,
+        of: &Target,
+        user: Option<&UserId>,
+    ) -> Result<(SliceId, Option<Liker>), LedgerError> {
+        let landed = state::read(&mut self.session().await?, false).await?.landed;
+        let Some(user) = user else {
+            return Ok((landed, None));
+        };
+        let states = self.states(&[(user.clone(), of.clone())]).await?;
+        let liker = match states.first() {
+            Some(Some((true, version))) => Some(Liker {
+                user: user.clone(),
+                version: *version,
+            }),
+            _ => None,
+        };
+        Ok((landed, liker))
+    }
+
+    /// What a user likes, newest first, of all kinds or one, behind `after`, which may be of another kind.
     pub async fn user_likes(
         &self,
         user: &UserId,
@@ -203,6 +228,12 @@ impl Ledger {
         let Some(kind_id) = kinds.0.get(kind.as_str()) else {
             return Ok(Vec::new());
         };
+        // Of likes of the same moment those of the kind with the lower number come later.
+        let after = after.map(|(version, of, id)| match of.cmp(kind_id) {
+            Ordering::Greater => (version, of, ABOVE_IDS.to_owned()),
+            Ordering::Equal => (version, of, id),
+            Ordering::Less => (version, of, String::new()),
+        });
         let statement = |(version, _, id): Place| {
             let shared = |query: Statement| query.bind(user.as_str().to_owned()).bind(*kind_id);
             let query = shared(sqlx::query(AssertSqlSafe(USER_KIND_LIKES.as_str())));

@@ -56,6 +56,53 @@ impl Service {
         Ok((landed, ListPage::cut(rows, limit)))
     }
 
+    /// The same of the caller alone, as if nobody else liked it.
+    pub async fn likers_own(
+        &self,
+        target: &Target,
+        caller: Option<&UserId>,
+        after: Option<&Liker>,
+    ) -> Result<(SliceId, ListPage<Liker>), ServiceError> {
+        let own = match caller {
+            Some(caller) => self.own(caller, target).await?,
+            None => None,
+        };
+        let read = self.0.ledger.liker(target, caller);
+        let (landed, row) = self.list(read).await?;
+        let place = |row: &Liker| (row.version, row.user.clone());
+        let behind = |row: &Liker| after.is_none_or(|after| place(row) < place(after));
+        let mut rows: Vec<Liker> = row.into_iter().filter(behind).collect();
+        if let Some((caller, own)) = caller.zip(own) {
+            merge_own(&mut rows, caller, own, after);
+        }
+        let more = false;
+        Ok((landed, ListPage { rows, more }))
+    }
+
+    /// What a user likes of some kinds, newest first, behind `after`. Each kind costs a query.
+    pub async fn user_likes_of(
+        &self,
+        user: &UserId,
+        kinds: &[Kind],
+        after: Option<&Liked>,
+        limit: usize,
+    ) -> Result<ListPage<Liked>, ServiceError> {
+        let (mut likes, mut more) = (Vec::new(), false);
+        for kind in kinds {
+            let page = self.user_likes(user, Some(kind), after, limit).await?;
+            likes.extend(page.rows);
+            more |= page.more;
+        }
+        if !likes.is_empty() {
+            self.order(&mut likes, after).await?;
+        }
+        let page = ListPage::cut(likes, limit);
+        Ok(ListPage {
+            more: more || page.more,
+            ..page
+        })
+    }
+
     /// What a user likes, newest first, of all kinds or one, behind `after`.
     pub async fn user_likes(
         &self,

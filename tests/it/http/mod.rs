@@ -2,5 +2,5 @@
 
 mod connections;
 mod refusals;
-mod rights;
+pub(crate) mod rights;
 mod routes;

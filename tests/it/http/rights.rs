@@ -56,7 +56,6 @@ const READ_U1: [u16; CALLERS.len()] = [401, 401, 200, 403, 200, 200, 200, 200, 4
 const READ_U2: [u16; CALLERS.len()] = [401, 401, 200, 403, 200, 200, 200, 403, 401];
 const READ_NONE: [u16; CALLERS.len()] = [200, 401, 200, 403, 200, 200, 200, 200, 401];
 const READ_PHOTO: [u16; CALLERS.len()] = [200, 401, 200, 403, 200, 200, 403, 200, 401];
-const LIST_PHOTO: [u16; CALLERS.len()] = [401, 401, 200, 403, 200, 200, 403, 200, 401];
 const LIST_ME: [u16; CALLERS.len()] = [401, 401, 400, 403, 400, 400, 400, 200, 401];
 const ADMIN: [u16; CALLERS.len()] = [401, 401, 403, 200, 403, 403, 403, 403, 401];
 const OPEN: [u16; CALLERS.len()] = [200, 200, 200, 200, 200, 200, 200, 200, 200];
@@ -81,11 +80,12 @@ const RULES: &[Rule] = &[
     ("GET", LIKERS, Pair(None, "blog"), READ_NONE),
     ("GET", LIKERS, Pair(None, "photo"), READ_PHOTO),
     ("HEAD", LIKERS, Pair(None, "blog"), READ_NONE),
-    ("GET", USER_LIKES, Pair(U1, "blog"), READ_U1),
-    ("GET", USER_LIKES, Pair(U2, "blog"), READ_U2),
-    ("GET", USER_LIKES, Pair(U1, "photo"), LIST_PHOTO),
+    ("GET", USER_LIKES, Pair(U1, "blog"), READ_NONE),
+    // What a caller is not shown is empty: `visibility` looks at that.
+    ("GET", USER_LIKES, Pair(U2, "blog"), READ_NONE),
+    ("GET", USER_LIKES, Pair(U1, "photo"), READ_PHOTO),
     ("GET", USER_LIKES, Pair(None, "blog"), LIST_ME),
-    ("HEAD", USER_LIKES, Pair(U2, "blog"), READ_U2),
+    ("HEAD", USER_LIKES, Pair(U2, "blog"), READ_NONE),
     ("GET", RANKINGS, Pair(None, "blog"), READ_NONE),
     ("GET", RANKINGS, Pair(None, "photo"), READ_PHOTO),
     ("HEAD", RANKINGS, Pair(None, "blog"), READ_NONE),
@@ -107,7 +107,7 @@ const RULES: &[Rule] = &[
     ("HEAD", "/metrics", Nothing, OPEN),
 ];
 
-fn token(user: &str, seconds: i64) -> String {
+pub(crate) fn token(user: &str, seconds: i64) -> String {
     let claims = json!({ "sub": user, "exp": Utc::now().timestamp() + seconds });
     let key = EncodingKey::from_secret(SECRET.as_bytes()).unwrap();
     encode(&Header::new(Algorithm::HS256), &claims, &key).unwrap()
@@ -129,7 +129,7 @@ fn bearers() -> [Option<String>; CALLERS.len()] {
     ]
 }
 
-fn guarded(settings: &mut Settings) {
+pub(crate) fn guarded(settings: &mut Settings) {
     let key = |name: &str, right: &str, kinds: Value| {
         let digest = thumbd::auth::digest(name.as_bytes());
         let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -7,6 +7,7 @@ mod cursors;
 mod faults;
 mod held;
 mod sequences;
+mod visibility;
 
 use reqwest::Method;
 use serde_json::Value;
