@@ -107,6 +107,12 @@ pub const RECHECK_PAUSE: Duration = Duration::from_millis(250);
 /// Readiness tells of the flush when the oldest operation waits longer than this, or than three windows and ten seconds.
 pub const FLUSH_LAG_MAX: Duration = Duration::from_secs(30);
 
+/// How long a browser remembers what it was told of calls from elsewhere: a page asks once, and a change is soon everywhere.
+pub const CORS_MAX_AGE: Duration = Duration::from_secs(600);
+/// Part of `operations_in_flight_max` that writes may take, as a fraction: the rest is for reads, of which there are more, and which
+/// leave no work behind.
+pub const WRITES_SHARE: (usize, usize) = (3, 4);
+
 /// Longest life of an admin request: a compensation of a big site takes long, and its caller waits for the report.
 pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(3600);
 /// Most connections at once on the address of operators: a few people and scrapers.

@@ -59,6 +59,8 @@ pub mod names {
     pub const COUNT_CACHE: &str = "thumbd_count_cache_total";
     /// Counter by `kind`: targets whose count changed and that have no row in the site's own table.
     pub const MIRROR_MISSING: &str = "thumbd_mirror_missing_total";
+    /// Counter by `class`: requests that were refused because too much was under way.
+    pub const SHED_REQUESTS: &str = "thumbd_shed_requests_total";
     /// Gauge: HTTP requests under way.
     pub const HTTP_REQUESTS_IN_FLIGHT: &str = "thumbd_http_requests_in_flight";
 }

@@ -6,6 +6,7 @@ mod error;
 mod example;
 mod field;
 mod kind_limits;
+mod origins;
 mod rules;
 mod sources;
 mod toml_file;
@@ -19,11 +20,13 @@ pub use error::{ConfigError, Source};
 pub use example::example;
 pub use field::Setting;
 pub use kind_limits::{KindLimits, OperationRate, ToggleCooldown};
+pub use origins::Origins;
 pub use sources::{CONFIG_FLAG, CONFIG_VARIABLE, Environment, flags};
 pub use values::{Cron, KindSettings, Kinds, LogFormat, Mirror, Secret};
 pub use visibility::{KindVisibility, Visibility};
 
 use field::Found;
+use origins::origins;
 use rules::{
     address, boolean, cron, jwt_keys, jwt_secret, key_prefix, kinds, log_filter, log_format,
     named_keys, range, secret, text, time_zone, url,
@@ -202,8 +205,12 @@ settings! {
         header_timeout_ms: u64 = range(100, 600_000).default("10000");
         /// Largest request body in bytes; a batch of 1000 operations with the longest ids has about 400 000.
         body_bytes_max: usize = range(1024, 67_108_864).default("1048576");
+        /// Origins of the web pages that browsers let call the API (CORS), or * for all; leave it out if only your own servers call.
+        cors_origins: Option<Origins> = origins().optional().example("https://www.example.com");
         /// Most connections at once; keep it below the limit of open files.
         connections_max: usize = range(1, 1_000_000).default("10000");
+        /// Most likes, reads and operations of batches under way at once in this process; beyond it reads get 503, writes from three quarters of it on.
+        operations_in_flight_max: usize = range(4, 1_000_000).default("8000");
     }
     Log {
         /// What is logged: off, error, warn, info, debug, trace, or a list such as info,thumbd::flush=debug.

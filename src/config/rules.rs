@@ -11,7 +11,8 @@ use super::values::{Cron, Kinds, LogFormat, Secret};
 use super::{KindLimits, KindVisibility};
 use crate::auth::{NamedKey, TokenKeys};
 
-fn rule<T>(
+/// A rule of its parts.
+pub(super) fn rule<T>(
     shape: Shape,
     allowed: impl Into<String>,
     parse: impl Fn(&str) -> Result<T, String> + 'static,

@@ -571,6 +571,7 @@ fn the_example_with_everything_uncommented_is_the_defaults() {
     settings.kinds = Kinds::any();
     settings.keys.clear();
     settings.admin_listen = None;
+    settings.cors_origins = None;
     (settings.jwt_secret, settings.jwt_keys) = (None, None);
     (settings.jwt_issuer, settings.jwt_audience) = (None, None);
     (

@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use serde::Serialize;
 
+use super::admission::Class;
 use super::auth::Caller;
 use super::fields::Fields;
 use super::problem::Problem;
@@ -84,8 +85,17 @@ async fn run(
     if operations.is_empty() {
         return Ok(Vec::new());
     }
+    // One place is taken already; the others are kept as long as the batch runs.
+    let more = operations.len() - 1;
+    let places = match more {
+        0 => None,
+        _ => Some(shared.admission.enter(Class::Write, more)?),
+    };
     let service = shared.service.clone();
-    let task = async move { service.batch(operations).await };
+    let task = async move {
+        let _places = places;
+        service.batch(operations).await
+    };
     let result = shared.batches.spawn(task).await;
     result.map_err(|error| Problem::internal(format!("batch: {error}")))
 }

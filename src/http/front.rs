@@ -1,4 +1,4 @@
-//! What every request goes through: its id, its time limit, its measure, and the writing of problems. One plain function instead of a stack of layers.
+//! What every request goes through: its id, its place, its time limit, its measure, and the writing of problems. One plain function instead of a stack of layers.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -12,8 +12,11 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use tokio_util::task::TaskTracker;
-use tower::Service as _;
+use tower::{Layer as _, Service as _, service_fn};
+use tower_http::cors::CorsLayer;
 
+use super::admission::Class;
+use super::cors;
 use super::observe::Observer;
 use super::problem::Problem;
 use super::request_id;
@@ -28,6 +31,8 @@ pub struct Front {
     router: Router,
     shared: Arc<Shared>,
     observer: Observer,
+    /// Around what web pages may call.
+    cors: Option<CorsLayer>,
     request_timeout: Duration,
 }
 
@@ -37,6 +42,7 @@ impl Front {
             router,
             shared,
             observer: Observer::new(),
+            cors: settings.cors_origins.as_ref().map(cors::layer),
             request_timeout: Duration::from_millis(settings.request_timeout_ms),
         }
     }
@@ -53,6 +59,7 @@ impl Front {
     ) -> Result<Response, Infallible> {
         let path = request.uri().path();
         let observed = self.observer.begin(request.method(), path);
+        let cors = self.cors.as_ref().filter(|_| path.starts_with("/v1/"));
         let limit = if path.starts_with("/admin/") {
             ADMIN_REQUEST_MAX
         } else {
@@ -68,12 +75,10 @@ impl Front {
             true => Body::empty(),
             false => Body::new(body),
         });
-        let handler = AssertUnwindSafe(self.router.clone().call(request)).catch_unwind();
-        let mut response = match tokio::time::timeout(limit, handler).await {
-            Ok(Ok(Ok(response))) => response,
-            Ok(Ok(Err(never))) => match never {},
-            Ok(Err(_)) => Problem::internal("a handler panicked".to_owned()).into_response(),
-            Err(_) => Problem::timeout().into_response(),
+        let admit = |request| self.admit(request, limit);
+        let Ok(mut response) = match cors {
+            Some(cors) => cors.layer(service_fn(admit)).call(request).await,
+            None => admit(request).await,
         };
         if let Some(problem) = response.extensions_mut().remove::<Problem>() {
             problem.log(&request_id);
@@ -84,5 +89,25 @@ impl Front {
         headers.insert(request_id::HEADER, request_id);
         observed.answered(response.status());
         Ok(response)
+    }
+    /// Runs the handler of a request, unless it is one of too many.
+    async fn admit(&self, request: Request<Body>, limit: Duration) -> Result<Response, Infallible> {
+        let class = Class::of(request.method(), request.uri().path());
+        let enter = |class| self.shared.admission.enter(class, 1);
+        Ok(match class.map(enter).transpose() {
+            Ok(_places) => self.handle(request, limit).await,
+            Err(problem) => problem.into_response(),
+        })
+    }
+
+    /// Runs the handler of a request within its time.
+    async fn handle(&self, request: Request<Body>, limit: Duration) -> Response {
+        let handler = AssertUnwindSafe(self.router.clone().call(request)).catch_unwind();
+        match tokio::time::timeout(limit, handler).await {
+            Ok(Ok(Ok(response))) => response,
+            Ok(Ok(Err(never))) => match never {},
+            Ok(Err(_)) => Problem::internal("a handler panicked".to_owned()).into_response(),
+            Err(_) => Problem::timeout().into_response(),
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! The HTTP interface: routes, what they take, what they answer. The only user of `axum`; what a call does lies in `service` and `jobs`.
 
 mod admin;
+mod admission;
 mod answer;
 mod auth;
 mod batch;
 mod body;
 mod caching;
+mod cors;
 mod cursor;
 mod durability;
 mod fields;
@@ -36,6 +38,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 pub use front::Front;
 pub use server::{Drained, Server};
 
+use admission::Admission;
 use auth::Keys;
 use problem::Problem;
 use state::Shared;
@@ -114,6 +117,7 @@ pub fn fronts(
         kinds: settings.kinds.clone(),
         body_bytes_max: settings.body_bytes_max,
         request_timeout: Duration::from_millis(settings.request_timeout_ms),
+        admission: Arc::new(Admission::new(settings.operations_in_flight_max)),
         batches: Default::default(),
     });
     let front = |wanted: fn(&str) -> bool| {

@@ -21,7 +21,7 @@ const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy"
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// All codes, as in `docs/errors.md`.
-const CODES: [&str; 26] = [
+const CODES: [&str; 27] = [
     "field_invalid",
     "count_invalid",
     "kind_unknown",
@@ -36,6 +36,7 @@ const CODES: [&str; 26] = [
     "content_type",
     "rate_limited",
     "internal",
+    "overloaded",
     "busy",
     "recovering",
     "redis_unavailable",
@@ -240,6 +241,12 @@ impl Problem {
     pub(super) fn timeout() -> Self {
         let detail = "the request took too long; what it asked for may or may not have happened, and may be repeated";
         Self::unavailable("timeout", "The request took too long", detail, None)
+    }
+
+    /// Too much is under way at once, so this was not begun.
+    pub(super) fn overloaded(after: Duration) -> Self {
+        let detail = "nothing was changed; this instance has as much under way as it may";
+        Self::unavailable("overloaded", "Overloaded", detail, Some(after))
     }
 
     pub(super) fn internal(cause: String) -> Self {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
+use super::admission::Admission;
 use super::answer;
 use super::auth::Keys;
 use crate::config::Kinds;
@@ -25,6 +26,8 @@ pub(super) struct Shared {
     pub(super) kinds: Kinds,
     pub(super) body_bytes_max: usize,
     pub(super) request_timeout: Duration,
+    /// What may be under way at once.
+    pub(super) admission: Arc<Admission>,
     /// Batches under way: they outlive a client that hangs up.
     pub(super) batches: TaskTracker,
 }

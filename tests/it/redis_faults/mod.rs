@@ -7,6 +7,7 @@ mod full;
 mod herd;
 mod large;
 mod order;
+mod overload;
 mod pins;
 mod replica;
 mod restart;
