@@ -2,6 +2,7 @@
 
 mod connections;
 mod cors;
+mod ids;
 mod refusals;
 pub(crate) mod rights;
 mod routes;
