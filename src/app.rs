@@ -45,6 +45,9 @@ impl App {
         if reached.is_ok() {
             reached = ledger.check_schema().await;
         }
+        if reached.is_ok() && !settings.migrate_at_start {
+            reached = ledger.check_migrated().await;
+        }
         ledger.close().await;
         reached.context("database")?;
         if settings.migrate_at_start {

@@ -28,6 +28,16 @@ pub enum LedgerError {
     /// The tables are not there, or not all of them: `thumbd migrate` has not run.
     #[error("the database has no tables of thumbd yet, or older ones: run `thumbd migrate`")]
     NotMigrated,
+    /// A migration that this program needs was not run, and it may not run it.
+    #[error(
+        "migration {number} ({name}) is missing: run `thumbd migrate`, or set migrate_at_start"
+    )]
+    MigrationMissing {
+        /// Its number.
+        number: i64,
+        /// What it does.
+        name: String,
+    },
     /// Another process is migrating and takes long.
     #[error("another process has been migrating this database for {0:?}")]
     MigrationLocked(Duration),
@@ -129,6 +139,7 @@ impl LedgerError {
             Self::Url(_)
             | Self::Login(_)
             | Self::NotMigrated
+            | Self::MigrationMissing { .. }
             | Self::InTheWay { .. }
             | Self::Newer { .. }
             | Self::Migration(_)

@@ -52,6 +52,29 @@ impl Ledger {
         }
     }
 
+    /// Refuses a schema that lacks a migration of this program; names the first.
+    pub async fn check_migrated(&self) -> Result<(), LedgerError> {
+        let mut session = self.session().await?;
+        let run = sqlx::query("SELECT version FROM _sqlx_migrations WHERE success");
+        let run: HashSet<i64> = match session.fetch_all(run).await {
+            Ok(rows) => {
+                let numbers = rows.iter().map(|row| row.try_get(0));
+                numbers.collect::<Result<_, _>>()?
+            }
+            // None was run yet.
+            Err(LedgerError::NotMigrated) => HashSet::new(),
+            Err(error) => return Err(error),
+        };
+        let migrator = sqlx::migrate!();
+        match migrator.iter().find(|one| !run.contains(&one.version)) {
+            Some(missing) => Err(LedgerError::MigrationMissing {
+                number: missing.version,
+                name: missing.description.to_string(),
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// Brings the tables to the state that this program knows. Newer migrations, of a newer program, are left as they are.
     pub async fn migrate(&self) -> Result<(), LedgerError> {
         let mut session = self.session().await?;

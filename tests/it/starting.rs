@@ -411,3 +411,33 @@ async fn a_wrong_or_missing_password_of_redis_is_refused() {
     t.nothing_is_left().await;
     t.starts(&t.with_redis(url(&format!(":{PASSWORD}")))).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_right_to_migrate_a_missing_migration_is_named() {
+    let t = Stores::fresh().await;
+    let settings = [("THUMBD_MIGRATE_AT_START", "false")];
+    let refused = async || {
+        let (status, lines) = Serve::spawn(&t.env, &settings).ended().await;
+        assert_eq!((status.code(), lines.len()), (Some(1), 1), "{lines:#?}");
+        lines[0].clone()
+    };
+    says(
+        &refused().await,
+        &["migration 1 (tables) is missing", "thumbd migrate"],
+    );
+    t.starts(&t.env).await;
+    // An older program has migrated last.
+    t.run("DELETE FROM _sqlx_migrations WHERE version = 5")
+        .await;
+    says(
+        &refused().await,
+        &["migration 5 (import) is missing", "thumbd migrate"],
+    );
+    // One that was cut off counts as missing, too.
+    t.run("UPDATE _sqlx_migrations SET success = FALSE WHERE version = 2")
+        .await;
+    says(&refused().await, &["migration 2 (job run) is missing"]);
+    t.nothing_is_left().await;
+    Serve::start(&t.env, &[]).await.stop();
+    Serve::start(&t.env, &settings).await.stop();
+}
