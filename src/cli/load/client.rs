@@ -263,9 +263,19 @@ async fn answer<T: for<'de> Deserialize<'de>>(request: reqwest::RequestBuilder) 
     Err(Try::Whole {
         problem: problem.text(status.as_u16()),
         answered: true,
-        repeat: status == StatusCode::SERVICE_UNAVAILABLE,
+        repeat: is_passing(status.as_u16()),
         after: after.map(Duration::from_secs),
     })
+}
+
+/// Whether the service says that the same may be accepted later: 503, or 429 of a limit on one user. Nothing was changed then, or a
+/// repetition is harmless.
+fn is_passing(status: u16) -> bool {
+    let statuses = [
+        StatusCode::SERVICE_UNAVAILABLE,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    statuses.iter().any(|one| one.as_u16() == status)
 }
 
 fn root_cause(error: &reqwest::Error) -> String {
@@ -292,7 +302,9 @@ fn read(result: BatchResult, operation: &Operation) -> OneResult {
             OneResult::Done(Outcome::Accepted { changed })
         }
         (200, ..) => OneResult::Done(Outcome::Failed("the answer has the wrong state".to_owned())),
-        (503, ..) => OneResult::Again(result.error.unwrap_or_default().text(503)),
+        (status, ..) if is_passing(status) => {
+            OneResult::Again(result.error.unwrap_or_default().text(status))
+        }
         (status, ..) => OneResult::Done(Outcome::Failed(
             result.error.unwrap_or_default().text(status),
         )),

@@ -61,7 +61,7 @@ pub(super) fn command() -> Command {
         .arg(
             Arg::new("tries").long("tries").value_name("N").default_value("8")
                 .value_parser(value_parser!(u64).range(1..=100))
-                .help("How often an operation is tried that is answered 503, or not at all, before it counts as failed; waits for Retry-After in between, at most 30 s (a like is a state, so trying again is harmless)"),
+                .help("How often an operation is tried that is answered 503 or 429 (a limit on one user), or not at all, before it counts as failed; waits for Retry-After in between, at most 30 s (a like is a state, so trying again is harmless)"),
         )
         .after_help(
             "The service key comes from THUMBD_SERVICE_KEY, THUMBD_SERVICE_KEY_FILE or the TOML file.\n\

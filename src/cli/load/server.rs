@@ -24,6 +24,8 @@ pub(super) struct Seen {
     pub(super) authorization: Option<String>,
     /// Answers 503 to the next operations of these users, each as often as it stands here.
     pub(super) unavailable: VecDeque<String>,
+    /// Answers 429 to the next operations of these users, likewise.
+    pub(super) limited: VecDeque<String>,
     /// Calls that are still to be answered 503 as a whole.
     pub(super) unavailable_calls: u32,
 }
@@ -32,13 +34,15 @@ pub(super) type Shared = Arc<Mutex<Seen>>;
 
 impl Seen {
     fn apply(&mut self, user: &str, id: &str, liked: bool) -> Result<bool, StatusCode> {
-        if let Some(at) = self
-            .unavailable
-            .iter()
-            .position(|unavailable| unavailable == user)
-        {
-            self.unavailable.remove(at);
-            return Err(StatusCode::SERVICE_UNAVAILABLE);
+        let refusals = [
+            (&mut self.unavailable, StatusCode::SERVICE_UNAVAILABLE),
+            (&mut self.limited, StatusCode::TOO_MANY_REQUESTS),
+        ];
+        for (users, status) in refusals {
+            if let Some(at) = users.iter().position(|refused| refused == user) {
+                users.remove(at);
+                return Err(status);
+            }
         }
         if id == "refused" {
             return Err(StatusCode::FORBIDDEN);

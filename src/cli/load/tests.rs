@@ -116,6 +116,23 @@ async fn what_is_answered_503_is_sent_again_and_counts_once() {
 }
 
 #[tokio::test]
+async fn what_is_limited_is_sent_again_and_told_if_it_stays_so() {
+    for batch in [1, 10] {
+        let (seen, url) = server().await;
+        seen.lock().unwrap().limited = ["u1", "u2", "u2", "u2"].map(str::to_owned).into();
+        let file = file(b"u1,1\nu2,1\n");
+        let arguments = Arguments {
+            batch,
+            ..arguments(&file, &url)
+        };
+        let tally = replay(&Settings::default(), &arguments).await.unwrap();
+        assert_eq!(tally.counts(), [2, 1, 0, 1], "batches of {batch}");
+        let table = tally.table();
+        assert!(table.contains("1 × 429: no"), "{table}");
+    }
+}
+
+#[tokio::test]
 async fn tries_are_bounded() {
     let (seen, url) = server().await;
     seen.lock().unwrap().unavailable_calls = 3;
