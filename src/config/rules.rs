@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::KindLimits;
 use super::field::{Rule, Shape};
-use super::values::{Cron, Kinds, LogFormat, Secret};
+use super::values::{Cron, FeedTarget, Kinds, LogFormat, Secret};
 use crate::auth::{NamedKey, TokenKeys};
 
 fn rule<T>(
@@ -226,6 +226,14 @@ pub(super) fn log_filter() -> Rule<String> {
             Ok(text.to_owned())
         },
     )
+}
+
+pub(super) fn feed() -> Rule<FeedTarget> {
+    rule(Shape::Text, "off or stream", |text| match text {
+        "off" => Ok(FeedTarget::Off),
+        "stream" => Ok(FeedTarget::Stream),
+        _ => Err(format!("{text:?} is no target of the feed")),
+    })
 }
 
 pub(super) fn log_format() -> Rule<LogFormat> {

@@ -12,6 +12,7 @@ const ALL: [Group; 8] = [
     Group::Jobs,
     Group::Residents,
     Group::Gathering,
+    Group::Feed,
     Group::Http,
     Group::Log,
 ];
