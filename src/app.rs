@@ -101,7 +101,9 @@ impl App {
 
     /// Serves until `token` is cancelled or a background task has died; then answers what is under way and flushes.
     pub async fn run_until_stopped(self, token: CancellationToken) -> anyhow::Result<()> {
-        let relay = self.relay.map(|relay| AbortOnDropHandle::new(tokio::spawn(relay.run())));
+        let relay = self
+            .relay
+            .map(|relay| AbortOnDropHandle::new(tokio::spawn(relay.run())));
         let result = tokio::select! {
             () = token.cancelled() => Ok(()),
             error = self.jobs.failed() => Err(error.context("a background task died")),

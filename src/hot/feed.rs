@@ -12,7 +12,8 @@ impl Hot {
         events: &[(u64, String)],
     ) -> Result<u64, HotError> {
         let mut call = FEED.call(1);
-        call.arg(keys::feed(&self.0.options.prefix)).arg(entries_max);
+        call.arg(keys::feed(&self.0.options.prefix))
+            .arg(entries_max);
         for (id, text) in events {
             call.arg(*id).arg(text);
         }

@@ -257,8 +257,7 @@ async fn begin(session: &mut Session, last: u64) -> Result<(), LedgerError> {
     session
         .text("UPDATE flush_state SET feed_state = 1, feed_stopped_at = NULL WHERE id = 1")
         .await?;
-    let now =
-        sqlx::query("SELECT CAST(UNIX_TIMESTAMP(UTC_TIMESTAMP(6)) * 1000000 AS UNSIGNED)");
+    let now = sqlx::query("SELECT CAST(UNIX_TIMESTAMP(UTC_TIMESTAMP(6)) * 1000000 AS UNSIGNED)");
     let row = session.fetch_optional(now).await?;
     let now: u64 = row.map_or(Ok(0), |row| row.try_get(0))?;
     insert(session, last.max(now), &[New::GAP]).await
