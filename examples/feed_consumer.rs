@@ -66,9 +66,12 @@ impl Likes {
 }
 
 /// Entries that are read at once.
-const PAGE: usize = 500;
+const PAGE: &str = "500";
 /// Longest wait for news, in ms.
-const WAIT_MS: usize = 1000;
+const WAIT_MS: &str = "1000";
+
+/// Streams, each with its name and its entries, which have an id and fields.
+type Reply = Vec<(String, Vec<(String, BTreeMap<String, String>)>)>;
 
 /// Reads the stream behind the last event that was taken in; waits a little if there is none. Gives how many it read.
 pub fn read(
@@ -76,17 +79,16 @@ pub fn read(
     stream: &str,
     likes: &mut Likes,
 ) -> redis::RedisResult<usize> {
-    use redis::streams::{StreamReadOptions, StreamReadReply};
-    let options = StreamReadOptions::default().count(PAGE).block(WAIT_MS);
     // An entry has the id of its event.
     let behind = format!("{}-0", likes.last);
-    let reply: Option<StreamReadReply> =
-        redis::Commands::xread_options(connection, &[stream], &[behind], &options)?;
-    let entries: Vec<_> = reply.into_iter().flat_map(|reply| reply.keys).collect();
+    let reply: Option<Reply> = redis::cmd("XREAD")
+        .arg(&["COUNT", PAGE, "BLOCK", WAIT_MS, "STREAMS", stream, &behind])
+        .query(connection)?;
+    let streams = reply.unwrap_or_default();
     let mut read = 0;
-    for entry in entries.iter().flat_map(|stream| &stream.ids) {
-        let text: String = entry.get("event").unwrap_or_default();
-        let event = serde_json::from_str(&text).unwrap_or(Value::Null);
+    for (_, fields) in streams.iter().flat_map(|(_, entries)| entries) {
+        let text = fields.get("event").map_or("", String::as_str);
+        let event = serde_json::from_str(text).unwrap_or(Value::Null);
         if likes.take(&event) == Told::Missed {
             println!(
                 "read everything anew: events before {} were missed",
