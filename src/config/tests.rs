@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-const ALL: [Group; 8] = [
+const ALL: [Group; 9] = [
     Group::Service,
     Group::Redis,
     Group::Database,

@@ -109,7 +109,9 @@ async fn a_reader_ends_with_what_the_tables_say() {
         let stored: Vec<_> = stored.iter().filter(|(_, count)| **count > 0).collect();
         assert_eq!(told, stored);
     }
-    relays.map(|relay| relay.abort());
+    for relay in relays {
+        relay.abort();
+    }
     stand.check().await;
 }
 
@@ -195,7 +197,7 @@ async fn off_writes_nothing_down_and_ends_what_was_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_repaired_is_told() {
+async fn what_is_repaired_or_imported_is_told() {
     let stand = told(1, MANY).await;
     stand.like("u1", "blog:1").await.unwrap();
     stand.flush().await;
@@ -207,6 +209,20 @@ async fn what_is_repaired_is_told() {
         (&last["type"], &last["count"]),
         (&"count".into(), &1.into())
     );
+
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("likes.csv");
+    std::fs::write(&file, "u9,1,1600000000\n").unwrap();
+    let import = ["import", file.to_str().unwrap(), "--kind", "blog"];
+    let (code, text) = stand.program(&import).await;
+    assert_eq!(code, Some(0), "{text}");
+    let mut likes = Likes::default();
+    let events = serde_json::to_value(stand.ledger.feed_page(MANY).await.unwrap()).unwrap();
+    for event in events.as_array().unwrap() {
+        likes.take(event);
+    }
+    assert_eq!(likes.pairs, rows(&stand).await);
+    assert_eq!(likes.counts, counts(&stand).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
