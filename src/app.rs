@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::config::Settings;
+use crate::config::{FeedTarget, Settings};
+use crate::feed::Relay;
 use crate::http::{self, Drained, Server};
 use crate::jobs::Jobs;
 use crate::ledger::{Ledger, LedgerOptions};
@@ -26,6 +29,7 @@ pub struct App {
     admin: Option<Server>,
     service: Service,
     jobs: Jobs,
+    relay: Option<Relay>,
     metrics: PrometheusHandle,
     request_timeout: Duration,
     shutdown: Duration,
@@ -55,6 +59,10 @@ impl App {
         }
         relayout::ensure(&settings).await?;
         let service = Service::build(&settings).await?;
+        let told = settings.feed != FeedTarget::Off;
+        let set = service.ledger().feed_set(told, settings.feed_backlog_max);
+        set.await.context("the change feed")?;
+        let relay = told.then(|| Relay::new(&settings, &service));
         let jobs = Jobs::start(&settings, &service).await?;
         let fronts = http::fronts(&settings, service.clone(), jobs.clone(), metrics.clone());
         let server = |listener, front, max| Server::new(listener, front, &settings, max);
@@ -67,6 +75,7 @@ impl App {
                 .map(|((listener, _), front)| server(listener, front, ADMIN_CONNECTIONS_MAX)),
             service,
             jobs,
+            relay,
             metrics,
             request_timeout: Duration::from_millis(settings.request_timeout_ms),
             shutdown: Duration::from_secs(settings.shutdown_seconds),
@@ -95,11 +104,15 @@ impl App {
 
     /// Serves until `token` is cancelled or a background task has died; then answers what is under way and flushes.
     pub async fn run_until_stopped(self, token: CancellationToken) -> anyhow::Result<()> {
+        let relay = self
+            .relay
+            .map(|relay| AbortOnDropHandle::new(tokio::spawn(relay.run())));
         let result = tokio::select! {
             () = token.cancelled() => Ok(()),
             error = self.jobs.failed() => Err(error.context("a background task died")),
             error = self.server.accept() => Err(error.into()),
             Some(error) = accept(self.admin.as_ref()) => Err(error.into()),
+            Some(died) = join(relay) => Err(anyhow::Error::from(died).context("the relay of the change feed died")),
             never = upkeep(&self.metrics) => match never {},
         };
         let begun = Instant::now();
@@ -159,6 +172,11 @@ pub async fn migrate(settings: &Settings) -> anyhow::Result<()> {
     }
     ledger.close().await;
     result.context("the schema cannot be brought up to date")
+}
+
+/// Waits until the relay has died, if there is one.
+async fn join(relay: Option<AbortOnDropHandle<std::convert::Infallible>>) -> Option<JoinError> {
+    relay?.await.err()
 }
 
 /// Folds the histograms now and then.

@@ -69,6 +69,15 @@ pub const IMPORT_PAUSE: Duration = Duration::from_millis(150);
 /// Rows or counts of one page of an export or a comparison.
 pub const PAGE_ROWS_MAX: u64 = 2000;
 
+/// Events that the relay of the feed carries in one call: some 2 ms of Redis time.
+pub const FEED_PAGE: u64 = 500;
+/// Pause before the relay looks again: events come with a flush, every few seconds.
+pub const FEED_PAUSE: Duration = Duration::from_millis(200);
+/// Longest pause of a relay that cannot deliver: a server that comes back is found soon, and one that is away is not bothered.
+pub const FEED_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Events that are dropped by one statement: few enough that nobody waits for it.
+pub const FEED_DELETE_ROWS_MAX: u64 = 5000;
+
 /// How often a layout that is to end is flushed before the change is given up: more than once only if somebody still writes.
 pub const RETIRE_TRIES_MAX: usize = 3;
 
@@ -125,5 +134,5 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
 const _: () = assert!(LIST_LIMIT <= LIST_LIMIT_MAX);
-const _: () = assert!(STAGE_ROWS_MAX * 6 < 65_535);
+const _: () = assert!(STAGE_ROWS_MAX * 8 < 65_535);
 const _: () = assert!(CASE_ARMS_MAX * 3 + 1 < 65_535);

@@ -19,6 +19,7 @@ pub const POINTS: &[&str] = &[
     "compensate.adopted",
     "compensate.flushed",
     "compensate.pruned",
+    "feed.delivered",
     "flush.applied",
     "flush.distrusted",
     "flush.dropped",

@@ -61,6 +61,16 @@ pub mod names {
     pub const MIRROR_MISSING: &str = "thumbd_mirror_missing_total";
     /// Counter by `class`: requests that were refused because too much was under way.
     pub const SHED_REQUESTS: &str = "thumbd_shed_requests_total";
+    /// Gauge: events of the change feed that wait to be delivered.
+    pub const FEED_BACKLOG: &str = "thumbd_feed_backlog_events";
+    /// Gauge, seconds: age of the oldest of them.
+    pub const FEED_AGE_SECONDS: &str = "thumbd_feed_age_seconds";
+    /// Gauge: 1 while the feed is stopped because too much waited.
+    pub const FEED_STOPPED: &str = "thumbd_feed_stopped";
+    /// Counter: events that were delivered.
+    pub const FEED_DELIVERED: &str = "thumbd_feed_delivered_events_total";
+    /// Counter: deliveries that failed and are tried again.
+    pub const FEED_FAILURES: &str = "thumbd_feed_failures_total";
     /// Gauge: HTTP requests under way.
     pub const HTTP_REQUESTS_IN_FLIGHT: &str = "thumbd_http_requests_in_flight";
 }

@@ -5,6 +5,7 @@ pub mod compensate;
 pub mod dev;
 mod dev_text;
 mod export;
+mod feed;
 pub mod flush;
 mod import;
 mod key;
@@ -36,6 +37,7 @@ const ALL: &[Group] = &[
     Group::Jobs,
     Group::Residents,
     Group::Gathering,
+    Group::Feed,
     Group::Http,
 ];
 const BOTH_STORES: &[Group] = &[Group::Redis, Group::Database, Group::Jobs, Group::Residents];
@@ -67,6 +69,7 @@ pub fn command() -> Command {
         .subcommand(with_settings(verify::command(), BOTH_STORES))
         .subcommand(with_settings(repair::command(), BOTH_STORES))
         .subcommand(quarantine::command())
+        .subcommand(feed::command())
         .subcommand(key::command())
         .subcommand(with_settings(import::command(), BOTH_STORES))
         .subcommand(with_settings(export::command(), &[Group::Database]))
@@ -139,6 +142,7 @@ fn dispatch(matches: &ArgMatches, environment: &Environment) -> anyhow::Result<E
             "quarantine" => {
                 quarantine::run(settings, quarantine::Arguments::read(arguments)?).await
             }
+            "feed" => feed::run(settings, feed::Arguments::read(arguments)?).await,
             "repair" => repair::run(settings).await,
             "import" => import::run(settings, import::Arguments::read(arguments)?).await,
             "export" => export::run(settings, export::Arguments::read(arguments)).await,

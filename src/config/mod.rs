@@ -22,13 +22,13 @@ pub use field::Setting;
 pub use kind_limits::{KindLimits, OperationRate, ToggleCooldown};
 pub use origins::Origins;
 pub use sources::{CONFIG_FLAG, CONFIG_VARIABLE, Environment, flags};
-pub use values::{Cron, KindSettings, Kinds, LogFormat, Mirror, Secret};
+pub use values::{Cron, FeedTarget, KindSettings, Kinds, LogFormat, Mirror, Secret};
 pub use visibility::{KindVisibility, Visibility};
 
 use field::Found;
 use origins::origins;
 use rules::{
-    address, boolean, cron, jwt_keys, jwt_secret, key_prefix, kinds, log_filter, log_format,
+    address, boolean, cron, feed, jwt_keys, jwt_secret, key_prefix, kinds, log_filter, log_format,
     named_keys, range, secret, text, time_zone, url,
 };
 
@@ -77,6 +77,8 @@ pub enum Group {
     Residents,
     /// Gathering of concurrent requests into one script call.
     Gathering,
+    /// The change feed.
+    Feed,
     /// Bounds of the HTTP server.
     Http,
     /// What is logged, and how.
@@ -93,6 +95,7 @@ impl Group {
             Self::Jobs => "Jobs",
             Self::Residents => "Residents",
             Self::Gathering => "Gathering",
+            Self::Feed => "Change feed",
             Self::Http => "HTTP",
             Self::Log => "Log",
         }
@@ -197,6 +200,14 @@ settings! {
         gather_calls_max: usize = range(1, 1024).default("8");
         /// Most operations that wait for a script call; beyond it requests get 503; not less than gather_operations_max.
         queue_operations_max: usize = range(1, 1_000_000).default("10000");
+    }
+    Feed {
+        /// Where changes are told that landed in the database: off, or stream (a stream in Redis); the same in all instances.
+        feed: FeedTarget = feed().default("off");
+        /// About how many events the stream keeps; more if its readers may be away for longer; an event takes some 150 bytes.
+        feed_stream_max: u64 = range(1000, 100_000_000).default("1000000");
+        /// Most events that wait in the database to be delivered; beyond it the feed stops, and everything else goes on.
+        feed_backlog_max: u64 = range(100_000, 100_000_000).default("1000000");
     }
     Http {
         /// Longest life of a request in milliseconds; less than the time for which the proxy in front waits.

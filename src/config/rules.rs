@@ -7,7 +7,7 @@ use std::str::FromStr;
 use tracing_subscriber::EnvFilter;
 
 use super::field::{Rule, Shape};
-use super::values::{Cron, Kinds, LogFormat, Secret};
+use super::values::{Cron, FeedTarget, Kinds, LogFormat, Secret};
 use super::{KindLimits, KindVisibility};
 use crate::auth::{NamedKey, TokenKeys};
 
@@ -228,6 +228,14 @@ pub(super) fn log_filter() -> Rule<String> {
             Ok(text.to_owned())
         },
     )
+}
+
+pub(super) fn feed() -> Rule<FeedTarget> {
+    rule(Shape::Text, "off or stream", |text| match text {
+        "off" => Ok(FeedTarget::Off),
+        "stream" => Ok(FeedTarget::Stream),
+        _ => Err(format!("{text:?} is no target of the feed")),
+    })
 }
 
 pub(super) fn log_format() -> Rule<LogFormat> {

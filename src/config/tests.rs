@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use super::*;
 
-const ALL: [Group; 8] = [
+const ALL: [Group; 9] = [
     Group::Service,
     Group::Redis,
     Group::Database,
     Group::Jobs,
     Group::Residents,
     Group::Gathering,
+    Group::Feed,
     Group::Http,
     Group::Log,
 ];

@@ -249,6 +249,15 @@ fn schedule(six: &str) -> Result<croner::Cron, croner::errors::CronError> {
     parser.dom_and_dow(true).build().parse(six)
 }
 
+/// Where changes are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeedTarget {
+    /// Nowhere.
+    Off,
+    /// In a stream in Redis.
+    Stream,
+}
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {

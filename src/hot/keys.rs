@@ -80,6 +80,11 @@ pub(super) fn lease(prefix: &str, job: &str) -> String {
     format!("{prefix}:v1:lease:{job}")
 }
 
+/// The stream of the change feed; no partition owns it.
+pub(super) fn feed(prefix: &str) -> String {
+    format!("{prefix}:v1:feed")
+}
+
 /// Written to see whether Redis takes writes; it holds nothing.
 pub(super) fn probe(prefix: &str) -> String {
     format!("{prefix}:v1:probe")
@@ -109,6 +114,7 @@ mod tests {
         assert_eq!(keys.rest("slice", "thumbd:v1:{3}:slice:10"), Some("10"));
         assert_eq!(keys.rest("slice", "thumbd:v1:{33}:slice:10"), None);
         assert_eq!(lease("thumbd", "flush"), "thumbd:v1:lease:flush");
+        assert_eq!(feed("thumbd"), "thumbd:v1:feed");
         assert_eq!(probe("thumbd"), "thumbd:v1:probe");
     }
 }

@@ -3,6 +3,7 @@
 //! Every method is one atomic script or a read. What they mean together (cold loads, flush, recovery) is decided above.
 
 mod error;
+mod feed;
 mod fill;
 mod forget;
 mod gather;

@@ -43,6 +43,7 @@ scripts! {
     FORGET = "forget.lua";
     RETIRE = "retire.lua";
     LEASE = "lease.lua";
+    FEED = "feed.lua";
 }
 
 impl Script {

@@ -9,6 +9,7 @@ use axum::response::Response;
 use super::answer;
 use super::problem::Problem;
 use super::state::Shared;
+use crate::service::ServiceError;
 
 type Answer = Result<Response, Problem>;
 
@@ -29,4 +30,22 @@ pub(super) async fn compensate(State(shared): State<Arc<Shared>>, headers: Heade
 pub(super) async fn slices(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Answer {
     shared.keys.caller(&headers)?.check_admin()?;
     Ok(answer::json(StatusCode::OK, &shared.jobs.status().await?))
+}
+
+pub(super) async fn feed(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Answer {
+    shared.keys.caller(&headers)?.check_admin()?;
+    let status = shared.service.ledger().feed_status().await;
+    Ok(answer::json(
+        StatusCode::OK,
+        &status.map_err(ServiceError::from)?,
+    ))
+}
+
+pub(super) async fn feed_resume(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Answer {
+    shared.keys.caller(&headers)?.check_admin()?;
+    let status = shared.service.ledger().feed_resume().await;
+    Ok(answer::json(
+        StatusCode::OK,
+        &status.map_err(ServiceError::from)?,
+    ))
 }

@@ -54,6 +54,8 @@ mod paths {
     pub(super) const FLUSHES: &str = "/admin/v1/flushes";
     pub(super) const COMPENSATIONS: &str = "/admin/v1/compensations";
     pub(super) const SLICES: &str = "/admin/v1/slices";
+    pub(super) const FEED: &str = "/admin/v1/feed";
+    pub(super) const FEED_RESUME: &str = "/admin/v1/feed/resume";
     pub(super) const HEALTHZ: &str = "/healthz";
     pub(super) const READYZ: &str = "/readyz";
     pub(super) const METRICS: &str = "/metrics";
@@ -74,6 +76,8 @@ fn routes(body_bytes_max: usize) -> Vec<(&'static str, MethodRouter<Arc<Shared>>
         (paths::FLUSHES, post(admin::flush)),
         (paths::COMPENSATIONS, post(admin::compensate)),
         (paths::SLICES, get(admin::slices)),
+        (paths::FEED, get(admin::feed)),
+        (paths::FEED_RESUME, post(admin::feed_resume)),
         (paths::HEALTHZ, get(state::alive)),
         (paths::READYZ, get(state::ready)),
         (paths::METRICS, get(state::metrics)),

@@ -10,7 +10,7 @@ use super::paths;
 use crate::telemetry::names;
 
 /// The last stands for every address that is not ours.
-const ROUTES: [&str; 13] = [
+const ROUTES: [&str; 15] = [
     paths::LIKES,
     paths::LIKERS,
     paths::USER_LIKES,
@@ -20,6 +20,8 @@ const ROUTES: [&str; 13] = [
     paths::FLUSHES,
     paths::COMPENSATIONS,
     paths::SLICES,
+    paths::FEED,
+    paths::FEED_RESUME,
     paths::HEALTHZ,
     paths::READYZ,
     paths::METRICS,

@@ -10,7 +10,7 @@ use super::mirror::{self, Mirrors, Missing};
 use super::quarantine::{self, Quarantined};
 use super::session::Session;
 use super::stage::{self, StageRow};
-use super::{Layout, Ledger, LedgerError, kinds, refuse, state};
+use super::{Layout, Ledger, LedgerError, kinds, outbox, refuse, state};
 use crate::domain::{Entry, SliceId, Version};
 use crate::limits::{REFUSED_ENTRIES_MAX, REFUSED_ROUNDS_MAX, TRANSACTION_TRIES_MAX};
 use crate::steps;
@@ -59,7 +59,8 @@ pub(super) type Refused = BTreeMap<usize, String>;
 
 /// How a transaction ended.
 enum Ended {
-    Committed(Applied, Missing),
+    /// What it changed, targets that have no mirror, and whether the feed was stopped.
+    Committed(Applied, Missing, bool),
     /// These must be left out; nothing was changed.
     LeaveOut(Refused),
 }
@@ -82,8 +83,9 @@ impl Ledger {
         for round in 0..=REFUSED_ROUNDS_MAX {
             let rest = apply_rest(&mut session, &self.mirrors, chunk, &refused, &mut tries_all);
             match rest.await {
-                Ok(Ended::Committed(applied, missing)) => {
+                Ok(Ended::Committed(applied, missing, stopped)) => {
                     mirror::note(missing);
+                    outbox::note(stopped);
                     return Ok(Applied {
                         tries: tries_all,
                         refused,
@@ -204,6 +206,7 @@ async fn transact(
     let partitions = check(&state, chunk, rows)?;
     let mut applied = Applied::default();
     let mut missing = Missing::new();
+    let mut stopped = false;
     if !rows.is_empty() {
         let known = quarantine::known(session).await?;
         let leave_out: Refused = rows_out(rows, known);
@@ -218,7 +221,10 @@ async fn transact(
         match write(session, rows, partitions, rules).await? {
             Ok(written) => {
                 let columns = mirrors.columns(session).await?;
-                missing = mirror::copy(session, columns, &written.moves.changed()).await?;
+                let counts = written.moves.changed();
+                missing = mirror::copy(session, columns, &counts).await?;
+                stopped =
+                    outbox::record(session, &state.feed, rows, &written.changed, &counts).await?;
                 applied = written.applied;
             }
             Err(pruned) => {
@@ -252,7 +258,7 @@ async fn transact(
     steps::holding("ledger.commit").await;
     session.commit().await?;
     steps::holding("ledger.committed").await;
-    Ok(Ended::Committed(applied, missing))
+    Ok(Ended::Committed(applied, missing, stopped))
 }
 
 /// What of the staged rows stands in quarantine already: it was refused before, by this or an earlier flusher.

@@ -8,7 +8,7 @@ use super::apply::{self, Refused, Rules};
 use super::mirror::{self, Mirrors, Missing};
 use super::session::Session;
 use super::stage::{self, StageRow};
-use super::{Layout, Ledger, LedgerError, refuse, state};
+use super::{Layout, Ledger, LedgerError, outbox, refuse, state};
 use crate::domain::{Entry, Version};
 use crate::limits::IMPORT_HOLD;
 use crate::steps;
@@ -60,8 +60,9 @@ impl Ledger {
         let mut tries = 1;
         loop {
             match import(&mut session, &self.mirrors, chunk).await {
-                Ok((imported, missing)) => {
+                Ok((imported, missing, stopped)) => {
                     mirror::note(missing);
+                    outbox::note(stopped);
                     // Committed is committed: if this fails, the connection is closed, which does the same.
                     let _ = stage::clear(&mut session).await;
                     return Ok(imported);
@@ -92,7 +93,7 @@ async fn import(
     session: &mut Session,
     mirrors: &Mirrors,
     chunk: &ImportChunk,
-) -> Result<(Imported, Missing), LedgerError> {
+) -> Result<(Imported, Missing, bool), LedgerError> {
     // Anew each time: a try may have changed what is staged.
     let rows = apply::prepare(session, &chunk.entries, |_| true).await?;
     session.begin("START TRANSACTION").await?;
@@ -107,10 +108,12 @@ async fn import(
         clamp: Some(chunk.clamp),
     };
     let Ok(written) = apply::write(session, &rows, partitions, rules).await? else {
-        return Ok((Imported::default(), Missing::new()));
+        return Ok((Imported::default(), Missing::new(), false));
     };
     let columns = mirrors.columns(session).await?;
-    let missing = mirror::copy(session, columns, &written.moves.changed()).await?;
+    let counts = written.moves.changed();
+    let missing = mirror::copy(session, columns, &counts).await?;
+    let stopped = outbox::record(session, &state.feed, &rows, &written.changed, &counts).await?;
     hold(session).await?;
     if !written.changed.is_empty() {
         mark(session, chunk, &rows).await?;
@@ -122,7 +125,7 @@ async fn import(
         changed: changed.map(|(at, same)| (at, !same)).collect(),
         refused: BTreeMap::new(),
     };
-    Ok((imported, missing))
+    Ok((imported, missing, stopped))
 }
 
 async fn mark(

@@ -317,7 +317,8 @@ pub(super) fn note(missing: Missing) {
     }
 }
 
-async fn counts(
+/// The stored counts of these targets; one that has none is left out.
+pub(super) async fn counts(
     session: &mut Session,
     kind_id: u16,
     targets: &[&str],

@@ -4,7 +4,7 @@ use sqlx::Row;
 
 use super::mirror::{self, Changed, Mirrors, Missing};
 use super::session::{Session, Statement};
-use super::{Ledger, LedgerError, apply, state};
+use super::{Ledger, LedgerError, apply, outbox, state};
 
 /// A stored count that was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +31,9 @@ impl Ledger {
         let mut tries = 1;
         loop {
             match repair(&mut session, &self.mirrors, targets, token).await {
-                Ok((repairs, missing)) => {
+                Ok((repairs, missing, stopped)) => {
                     mirror::note(missing);
+                    outbox::note(stopped);
                     return Ok(repairs);
                 }
                 Err(error) => {
@@ -57,12 +58,12 @@ async fn repair(
     mirrors: &Mirrors,
     targets: &[String],
     token: &str,
-) -> Result<(Vec<CountRepair>, Missing), LedgerError> {
+) -> Result<(Vec<CountRepair>, Missing, bool), LedgerError> {
     let columns = mirrors.columns(session).await?;
     session.begin("START TRANSACTION").await?;
     // Nobody writes rows or counts while this is locked.
     let state = state::read(session, true).await?;
-    let partitions = state.layout.map_or(1, |layout| layout.partitions);
+    let partitions = state.layout.as_ref().map_or(1, |layout| layout.partitions);
     let mut repairs = Vec::new();
     let mut changed = Changed::new();
     for target in targets {
@@ -89,8 +90,9 @@ async fn repair(
         session.execute(mark.bind(token.to_owned())).await?;
     }
     let missing = mirror::copy(session, columns, &changed).await?;
+    let stopped = outbox::record(session, &state.feed, &[], &[], &changed).await?;
     session.commit().await?;
-    Ok((repairs, missing))
+    Ok((repairs, missing, stopped))
 }
 
 /// A target whose counts are looked at.

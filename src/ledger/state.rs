@@ -5,6 +5,7 @@ use std::fmt;
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
+use super::outbox::{FeedMark, FeedState};
 use super::session::Session;
 use super::{Ledger, LedgerError};
 use crate::domain::{SliceId, Version};
@@ -58,6 +59,8 @@ pub struct FlushState {
     pub prune_horizon: Version,
     /// Who has changed rows or counts outside of a slice and not told Redis yet; '' for nobody.
     pub outside_token: String,
+    /// Whether changes are told, and how far.
+    pub feed: FeedMark,
 }
 
 impl Ledger {
@@ -134,5 +137,10 @@ fn decode(row: &MySqlRow) -> Result<FlushState, sqlx::Error> {
         },
         prune_horizon: Version(row.try_get(9)?),
         outside_token: row.try_get(10)?,
+        feed: FeedMark {
+            state: FeedState::read(row.try_get(11)?),
+            last: row.try_get(12)?,
+            max: row.try_get(13)?,
+        },
     })
 }

@@ -121,6 +121,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "moving::import::an_import_that_dies_is_run_again",
     ),
     (
+        "feed.delivered",
+        "feed::a_relay_killed_between_delivery_and_removal_doubles_nothing",
+    ),
+    (
         "retry.accepted",
         "flush::quarantine::a_retry_that_dies_is_done_once",
     ),
