@@ -10,7 +10,7 @@ use super::paths;
 use crate::telemetry::names;
 
 /// The last stands for every address that is not ours.
-const ROUTES: [&str; 13] = [
+const ROUTES: [&str; 17] = [
     paths::LIKES,
     paths::LIKERS,
     paths::USER_LIKES,
@@ -23,6 +23,10 @@ const ROUTES: [&str; 13] = [
     paths::HEALTHZ,
     paths::READYZ,
     paths::METRICS,
+    paths::OPENAPI,
+    paths::DOCS,
+    paths::DOCS_SCRIPT,
+    paths::DOCS_STYLE,
     "other",
 ];
 const METHODS: [&str; 5] = ["GET", "PUT", "DELETE", "POST", "other"];
