@@ -82,20 +82,28 @@ pub(super) fn reference(name: &str) -> RefOr<Schema> {
     RefOr::Ref(Ref::from_schema_name(name))
 }
 
+/// A type and those within it, which the library lists apart.
+fn with_parts<T: ToSchema>(all: &mut Vec<(String, RefOr<Schema>)>) {
+    all.push((T::name().into_owned(), T::schema()));
+    T::schemas(all);
+}
+
 /// All of them.
 pub(super) fn add(components: ComponentsBuilder) -> ComponentsBuilder {
+    let mut sent = Vec::new();
+    with_parts::<likes::Likes<'static>>(&mut sent);
+    with_parts::<lookup::Results<'static>>(&mut sent);
+    with_parts::<lists::Users<'static>>(&mut sent);
+    with_parts::<lists::Likes<'static>>(&mut sent);
+    with_parts::<lists::Targets<'static>>(&mut sent);
+    with_parts::<problem::Wire<'static>>(&mut sent);
+    with_parts::<state::Alive>(&mut sent);
+    with_parts::<state::Ready>(&mut sent);
+    with_parts::<FlushReport>(&mut sent);
+    with_parts::<CompensationReport>(&mut sent);
+    with_parts::<JobsStatus>(&mut sent);
     components
-        .schema_from::<likes::Likes<'static>>()
-        .schema_from::<lookup::Results<'static>>()
-        .schema_from::<lists::Users<'static>>()
-        .schema_from::<lists::Likes<'static>>()
-        .schema_from::<lists::Targets<'static>>()
-        .schema_from::<problem::Wire<'static>>()
-        .schema_from::<state::Alive>()
-        .schema_from::<state::Ready>()
-        .schema_from::<FlushReport>()
-        .schema_from::<CompensationReport>()
-        .schema_from::<JobsStatus>()
+        .schemas_from_iter(sent)
         .schema(WRITTEN, written())
         .schema(LOOKUP, lookup_request())
         .schema(BATCH, batch_request())
