@@ -15,7 +15,7 @@ use crate::telemetry::names;
 const DIFFERENCES_LISTED: usize = 20;
 
 /// What the compensator did.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct CompensationReport {
     /// Slices that a SCAN found, the open ones among them.
     pub slices_found: u64,
@@ -34,7 +34,7 @@ pub struct CompensationReport {
 }
 
 /// Stored counts against rows.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct AuditReport {
     /// Rows looked at.
     pub rows_seen: u64,
@@ -43,6 +43,7 @@ pub struct AuditReport {
     /// Counts that are not what the rows say.
     pub differences_total: u64,
     /// The first of them, in words.
+    #[schema(max_items = 20)]
     pub differences: Vec<String>,
 }
 

@@ -34,7 +34,7 @@ pub enum Upto {
 }
 
 /// What a run did.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct FlushReport {
     /// Slices up to this id are sealed, Unix ms.
     pub sealed_upto: u64,

@@ -9,7 +9,7 @@ use super::{FlushError, Flusher};
 use crate::domain::SliceId;
 
 /// Where a slice is on its way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SliceState {
     /// Operations go into it.
@@ -21,7 +21,7 @@ pub enum SliceState {
 }
 
 /// A live slice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct SliceInfo {
     /// The partition.
     pub partition: u16,

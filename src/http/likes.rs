@@ -7,9 +7,11 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 use super::answer;
 use super::caching::Caching;
+use super::contract::schemas;
 use super::problem::Problem;
 use super::state::Shared;
 use super::subject::{Reader, Writer};
@@ -17,16 +19,22 @@ use crate::domain::{Action, Operation, Target};
 use crate::service::Seen;
 
 /// What is known of a target; `changed` only behind a write.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Likes<'a> {
+    #[schema(schema_with = schemas::kind)]
     kind: &'a str,
+    #[schema(schema_with = schemas::target_id)]
     id: &'a str,
+    #[schema(required = true)]
     liked: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     changed: Option<bool>,
+    #[schema(required = true)]
     count: Option<i64>,
     /// Whether MySQL has it; only for who asked to wait.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     durable: Option<bool>,
 }
 

@@ -6,8 +6,10 @@ use axum::extract::State;
 use axum::response::Response;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::caching::Caching;
+use super::contract::schemas;
 use super::cursor::List;
 use super::list_query::ListQuery;
 use super::problem::Problem;
@@ -16,16 +18,23 @@ use super::subject::{ListedUser, Ranked, Reader, Shown};
 use crate::domain::{Target, UserId, Version};
 use crate::ledger::{Liked, Liker};
 
-#[derive(Serialize)]
-struct Users<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = LikersPage)]
+pub(super) struct Users<'a> {
+    #[schema(max_items = 100)]
     users: Vec<User<'a>>,
+    #[schema(required = true)]
     cursor: Option<String>,
+    #[schema(schema_with = schemas::time_or_null, required = true)]
     flushed_until: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Liker)]
 struct User<'a> {
+    #[schema(schema_with = schemas::user)]
     user: &'a str,
+    #[schema(schema_with = schemas::time)]
     liked_at: String,
 }
 
@@ -67,16 +76,23 @@ pub(super) async fn likers(
     Ok(caching.json(&body))
 }
 
-#[derive(Serialize)]
-struct Likes<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = UserLikesPage)]
+pub(super) struct Likes<'a> {
+    #[schema(max_items = 100)]
     likes: Vec<Like<'a>>,
+    #[schema(required = true)]
     cursor: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = UserLike)]
 struct Like<'a> {
+    #[schema(schema_with = schemas::kind)]
     kind: &'a str,
+    #[schema(schema_with = schemas::target_id)]
     id: &'a str,
+    #[schema(schema_with = schemas::time)]
     liked_at: String,
 }
 
@@ -116,15 +132,21 @@ pub(super) async fn likes(
     Ok(caching.unless(true).json(&body))
 }
 
-#[derive(Serialize)]
-struct Targets<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = RankingPage)]
+pub(super) struct Targets<'a> {
+    #[schema(max_items = 100)]
     targets: Vec<Counted<'a>>,
+    #[schema(required = true)]
     cursor: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = RankedTarget)]
 struct Counted<'a> {
+    #[schema(schema_with = schemas::kind)]
     kind: &'a str,
+    #[schema(schema_with = schemas::target_id)]
     id: &'a str,
     count: i64,
 }

@@ -6,6 +6,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::auth::Caller;
 use super::fields::Fields;
@@ -17,8 +18,10 @@ use crate::config::Kinds;
 use crate::domain::Target;
 use crate::limits::LOOKUP_TARGETS_MAX;
 
-#[derive(Serialize)]
-struct Results<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = LookupResults)]
+pub(super) struct Results<'a> {
+    #[schema(min_items = 1, max_items = 200)]
     results: Vec<Likes<'a>>,
 }
 

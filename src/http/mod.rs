@@ -7,6 +7,7 @@ mod auth;
 mod batch;
 mod body;
 mod caching;
+mod contract;
 mod cors;
 mod cursor;
 mod durability;
@@ -35,6 +36,7 @@ use crate::jobs::Jobs;
 use crate::service::Service;
 use metrics_exporter_prometheus::PrometheusHandle;
 
+pub use contract::document as openapi;
 pub use front::Front;
 pub use server::{Drained, Server};
 
@@ -59,6 +61,10 @@ mod paths {
     pub(super) const HEALTHZ: &str = "/healthz";
     pub(super) const READYZ: &str = "/readyz";
     pub(super) const METRICS: &str = "/metrics";
+    pub(super) const OPENAPI: &str = "/openapi.json";
+    pub(super) const DOCS: &str = "/docs";
+    pub(super) const DOCS_SCRIPT: &str = "/docs/page.js";
+    pub(super) const DOCS_STYLE: &str = "/docs/page.css";
 }
 
 /// All addresses with their methods. Nothing is wrapped around those of likes: what all requests need is in `front`, around the
@@ -81,6 +87,10 @@ fn routes(body_bytes_max: usize) -> Vec<(&'static str, MethodRouter<Arc<Shared>>
         (paths::HEALTHZ, get(state::alive)),
         (paths::READYZ, get(state::ready)),
         (paths::METRICS, get(state::metrics)),
+        (paths::OPENAPI, get(contract::openapi)),
+        (paths::DOCS, get(contract::page)),
+        (paths::DOCS_SCRIPT, get(contract::script)),
+        (paths::DOCS_STYLE, get(contract::style)),
     ]
 }
 

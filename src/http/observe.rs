@@ -10,7 +10,7 @@ use super::paths;
 use crate::telemetry::names;
 
 /// The last stands for every address that is not ours.
-const ROUTES: [&str; 15] = [
+const ROUTES: [&str; 19] = [
     paths::LIKES,
     paths::LIKERS,
     paths::USER_LIKES,
@@ -25,6 +25,10 @@ const ROUTES: [&str; 15] = [
     paths::HEALTHZ,
     paths::READYZ,
     paths::METRICS,
+    paths::OPENAPI,
+    paths::DOCS,
+    paths::DOCS_SCRIPT,
+    paths::DOCS_STYLE,
     "other",
 ];
 const METHODS: [&str; 5] = ["GET", "PUT", "DELETE", "POST", "other"];

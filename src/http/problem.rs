@@ -7,7 +7,9 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use utoipa::ToSchema;
 
+use super::contract::schemas;
 use crate::domain::IdError;
 use crate::hot::Limit;
 use crate::jobs::JobError;
@@ -20,35 +22,35 @@ const RETRY_SECONDS: u64 = 1;
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// All codes, as in `docs/errors.md`.
-const CODES: [&str; 27] = [
-    "field_invalid",
-    "count_invalid",
-    "kind_unknown",
-    "user_missing",
-    "path_invalid",
-    "body_invalid",
-    "unauthorized",
-    "forbidden",
-    "not_found",
-    "method_not_allowed",
-    "body_too_large",
-    "content_type",
-    "rate_limited",
-    "internal",
-    "overloaded",
-    "busy",
-    "recovering",
-    "redis_unavailable",
-    "redis_full",
-    "database_unavailable",
-    "backlog_full",
-    "outcome_unknown",
-    "timeout",
-    "job_failed",
-    "job_died",
-    "lease_held",
-    "stopping",
+/// All codes with their statuses, as in `docs/errors.md`.
+pub(super) const CODES: [(&str, u16); 27] = [
+    ("field_invalid", 400),
+    ("count_invalid", 400),
+    ("kind_unknown", 400),
+    ("user_missing", 400),
+    ("path_invalid", 400),
+    ("body_invalid", 400),
+    ("unauthorized", 401),
+    ("forbidden", 403),
+    ("not_found", 404),
+    ("method_not_allowed", 405),
+    ("body_too_large", 413),
+    ("content_type", 415),
+    ("rate_limited", 429),
+    ("internal", 500),
+    ("overloaded", 503),
+    ("busy", 503),
+    ("recovering", 503),
+    ("redis_unavailable", 503),
+    ("redis_full", 503),
+    ("database_unavailable", 503),
+    ("backlog_full", 503),
+    ("outcome_unknown", 503),
+    ("timeout", 503),
+    ("job_failed", 503),
+    ("job_died", 503),
+    ("lease_held", 503),
+    ("stopping", 503),
 ];
 
 /// An error on its way to the caller.
@@ -79,7 +81,10 @@ impl Problem {
         title: &'static str,
         detail: impl Into<Cow<'static, str>>,
     ) -> Self {
-        debug_assert!(CODES.contains(&code), "{code} is not in the documents");
+        debug_assert!(
+            CODES.contains(&(code, status.as_u16())),
+            "{code} is not in the documents"
+        );
         Self {
             status,
             code,
@@ -311,20 +316,27 @@ fn seconds(wait: Duration) -> u64 {
     (wait.as_micros().div_ceil(1_000_000) as u64).max(1)
 }
 
-#[derive(Serialize)]
-struct Wire<'a> {
+/// As it is sent.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(super) struct Wire<'a> {
     r#type: String,
     title: &'static str,
     status: u16,
     detail: &'a str,
+    #[schema(schema_with = schemas::code)]
     code: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     field: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     limit: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     retry_after: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     request_id: Option<&'a str>,
 }
 

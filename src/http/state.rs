@@ -8,10 +8,12 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
+use utoipa::ToSchema;
 
 use super::admission::Admission;
 use super::answer;
 use super::auth::Keys;
+use super::contract::schemas;
 use crate::config::Kinds;
 use crate::hot::Writes;
 use crate::jobs::Jobs;
@@ -32,8 +34,8 @@ pub(super) struct Shared {
     pub(super) batches: TaskTracker,
 }
 
-#[derive(Serialize)]
-struct Alive {
+#[derive(Serialize, ToSchema)]
+pub(super) struct Alive {
     status: &'static str,
 }
 
@@ -42,25 +44,28 @@ pub(super) async fn alive() -> Response {
     answer::json(StatusCode::OK, &Alive { status: "ok" })
 }
 
-#[derive(Serialize)]
-struct Ready {
+#[derive(Serialize, ToSchema)]
+pub(super) struct Ready {
+    #[schema(schema_with = schemas::readiness)]
     status: &'static str,
     redis: Dependency,
     database: Dependency,
     flush: Flush,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = FlushHealth)]
 struct Flush {
     #[serde(flatten)]
     health: Dependency,
     lag_ms: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Dependency {
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     problem: Option<String>,
 }
 

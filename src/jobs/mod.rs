@@ -55,18 +55,20 @@ struct Inner {
 }
 
 /// How a job's last run ended.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 pub struct LastRun<R> {
     /// When it ended, by this machine's clock.
     pub finished_at: DateTime<Utc>,
     /// What it did, if it did not fail.
+    #[schema(required = true)]
     pub report: Option<R>,
     /// Why it failed.
+    #[schema(required = true)]
     pub error: Option<String>,
 }
 
 /// How the jobs stand.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 pub struct JobsStatus {
     /// Live slices.
     pub slices: Vec<SliceInfo>,
@@ -75,8 +77,10 @@ pub struct JobsStatus {
     /// Entries in live slices.
     pub entries: u64,
     /// The last flush of this process.
+    #[schema(required = true)]
     pub last_flush: Option<LastRun<FlushReport>>,
     /// The last compensation of this process.
+    #[schema(required = true)]
     pub last_compensation: Option<LastRun<CompensationReport>>,
 }
 

@@ -23,7 +23,7 @@ const COUNT: u8 = 2;
 const GAP: u8 = 3;
 
 /// Whether changes are told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FeedState {
     /// Nobody asked for it.
@@ -56,11 +56,12 @@ pub struct FeedMark {
 }
 
 /// How the feed stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct FeedStatus {
     /// Whether changes are told.
     pub state: FeedState,
     /// When it was stopped, by MySQL's clock.
+    #[schema(required = true)]
     pub stopped_at: Option<DateTime<Utc>>,
     /// Events that wait to be delivered.
     pub backlog: u64,

@@ -1,6 +1,7 @@
 //! The HTTP interface on real servers: what every route answers, and what it refuses.
 
 mod connections;
+mod contract;
 mod cors;
 mod ids;
 mod refusals;

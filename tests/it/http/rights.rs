@@ -108,6 +108,14 @@ const RULES: &[Rule] = &[
     ("HEAD", "/readyz", Nothing, OPEN),
     ("GET", "/metrics", Nothing, OPEN),
     ("HEAD", "/metrics", Nothing, OPEN),
+    ("GET", "/openapi.json", Nothing, OPEN),
+    ("HEAD", "/openapi.json", Nothing, OPEN),
+    ("GET", "/docs", Nothing, OPEN),
+    ("HEAD", "/docs", Nothing, OPEN),
+    ("GET", "/docs/page.js", Nothing, OPEN),
+    ("HEAD", "/docs/page.js", Nothing, OPEN),
+    ("GET", "/docs/page.css", Nothing, OPEN),
+    ("HEAD", "/docs/page.css", Nothing, OPEN),
 ];
 
 pub(crate) fn token(user: &str, seconds: i64) -> String {
@@ -222,6 +230,46 @@ async fn every_address_has_its_rule_for_every_caller() {
         }
     }
     app.finish().await;
+}
+
+/// Which schemes of the document open an address, as the rules have it: whoever gets 200 for one of them.
+#[test]
+fn the_document_names_who_may() {
+    let document: Value = serde_json::from_str(thumbd::http::openapi()).unwrap();
+    let schemes = [
+        ("anyone", ""),
+        ("service", "serviceKey"),
+        ("admin", "adminToken"),
+        ("writer", "namedKey"),
+        ("user u1", "userToken"),
+    ];
+    for (method, address) in super::contract::operations(&document) {
+        let rules = RULES
+            .iter()
+            .filter(|rule| (rule.0, rule.1) == (method.as_str(), address.as_str()));
+        let rules: Vec<_> = rules.collect();
+        let may = |caller: &str| {
+            let at = CALLERS.iter().position(|name| *name == caller).unwrap();
+            rules.iter().any(|rule| rule.3[at] == 200)
+        };
+        let security = &document["paths"][&address][method.to_lowercase()]["security"];
+        let mut named = BTreeSet::new();
+        for requirement in security.as_array().unwrap() {
+            let names = requirement.as_object().unwrap().keys();
+            named.insert(names.map(String::as_str).next().unwrap_or_default());
+        }
+        let open = CALLERS.iter().all(|caller| may(caller));
+        let mut wanted = BTreeSet::new();
+        if !open {
+            let who = schemes.iter().filter(|(caller, _)| may(caller));
+            wanted.extend(who.map(|(_, scheme)| *scheme));
+        }
+        // No caller of the rules has a named key with the right `admin`.
+        if wanted.contains("adminToken") {
+            wanted.insert("namedKey");
+        }
+        assert_eq!(named, wanted, "{method} {address}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
