@@ -48,7 +48,7 @@ pub(super) async fn run(settings: Settings, arguments: Arguments) -> anyhow::Res
     let ledger = connect_ledger(&settings)?;
     let (status, bad) = match arguments {
         Arguments::Status => (ledger.feed_status().await?, FeedState::Stopped),
-        Arguments::Resume => (ledger.feed_resume().await?, FeedState::Off),
+        Arguments::Resume => (ledger.feed_resume(0).await?, FeedState::Off),
     };
     print(&status);
     Ok(if status.state == bad {

@@ -23,6 +23,11 @@ enum RelayError {
     Ledger(#[from] LedgerError),
     #[error("an event cannot be written: {0}")]
     Text(#[from] serde_json::Error),
+    #[error(
+        "the stream has event {stream}, and the database, an older one by now, gave out ids up to {ledger} only: \
+         what waited was dropped, and the feed begins again with a gap"
+    )]
+    Forgotten { stream: u64, ledger: u64 },
 }
 
 /// Delivers events, until it is dropped.
@@ -89,8 +94,16 @@ impl Relay {
         for event in &events {
             texts.push((event.id, serde_json::to_string(event)?));
         }
-        let appended = self.hot.feed_append(self.entries_max, &texts).await?;
+        let (appended, stream) = self.hot.feed_append(self.entries_max, &texts).await?;
         steps::point("feed.delivered").await;
+        if stream > last {
+            // Another relay was faster, or ids are given out for a second time: then the stream took these for known.
+            let ledger = self.ledger.feed_status().await?.last_id;
+            if stream > ledger {
+                self.ledger.feed_resume(stream).await?;
+                return Err(RelayError::Forgotten { stream, ledger });
+            }
+        }
         self.ledger.feed_delivered(last).await?;
         metrics::counter!(names::FEED_DELIVERED).increment(appended);
         Ok(events.len() as u64 == FEED_PAGE)

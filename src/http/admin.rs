@@ -43,7 +43,7 @@ pub(super) async fn feed(State(shared): State<Arc<Shared>>, headers: HeaderMap) 
 
 pub(super) async fn feed_resume(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Answer {
     shared.keys.caller(&headers)?.check_admin()?;
-    let status = shared.service.ledger().feed_resume().await;
+    let status = shared.service.ledger().feed_resume(0).await;
     Ok(answer::json(
         StatusCode::OK,
         &status.map_err(ServiceError::from)?,

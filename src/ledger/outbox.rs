@@ -270,8 +270,12 @@ impl Ledger {
     pub async fn feed_set(&self, on: bool, max: u64) -> Result<(), LedgerError> {
         let mut session = self.session().await?;
         let mark = state::read(&mut session, false).await?.feed;
-        if !on && mark.state == FeedState::Off {
-            return Ok(());
+        if mark.state == FeedState::Off {
+            // Somebody may have died who switched it off.
+            empty(&mut session, mark.last).await?;
+            if !on {
+                return Ok(());
+            }
         }
         session.begin("START TRANSACTION").await?;
         let mark = state::read(&mut session, true).await?.feed;
@@ -293,8 +297,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Drops what waits and begins again with a gap. Does nothing while the feed is off.
-    pub async fn feed_resume(&self) -> Result<FeedStatus, LedgerError> {
+    /// Drops what waits and begins again with a gap, whose id is above `known`. Does nothing while the feed is off.
+    pub async fn feed_resume(&self, known: u64) -> Result<FeedStatus, LedgerError> {
         let mut session = self.session().await?;
         let mark = state::read(&mut session, false).await?.feed;
         if mark.state != FeedState::Off {
@@ -303,7 +307,7 @@ impl Ledger {
             session.begin("START TRANSACTION").await?;
             let mark = state::read(&mut session, true).await?.feed;
             if mark.state != FeedState::Off {
-                begin(&mut session, mark.last).await?;
+                begin(&mut session, mark.last.max(known)).await?;
             }
             session.commit().await?;
         }

@@ -226,6 +226,64 @@ async fn what_is_repaired_or_imported_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_imported_is_told() {
+    let stand = told(1, MANY).await;
+    let done = crate::moving::import(&stand, "u1,1\nu2,1\n").await;
+    done.result.unwrap();
+    let events = serde_json::to_value(stand.ledger.feed_page(MANY).await.unwrap()).unwrap();
+    let mut likes = Likes::default();
+    for event in events.as_array().unwrap() {
+        likes.take(event);
+    }
+    assert_eq!(likes.pairs, rows(&stand).await);
+    assert_eq!(likes.pairs.len(), 2);
+    assert_eq!(likes.counts, counts(&stand).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_takes_nothing_holds_up_no_flush_and_is_tried_again() {
+    let stand = told(1, MANY).await;
+    let stream = format!("{}:v1:feed", stand.settings.key_prefix);
+    stand.command::<()>(&["SET", &stream, "no stream"]).await;
+    let relay = tokio::spawn(Relay::new(&stand.settings, &stand.service).run());
+    for user in ["u1", "u2"] {
+        stand.like(user, "blog:1").await.unwrap();
+        stand.flush().await;
+    }
+    assert_eq!(stand.number("SELECT count FROM thumb_count").await, 2);
+    assert_eq!(stand.ledger.feed_status().await.unwrap().backlog, 5);
+    stand.command::<()>(&["DEL", &stream]).await;
+    delivered(&stand).await;
+    let likes = read(&stand, Likes::default()).await;
+    assert_eq!(likes.pairs, rows(&stand).await);
+    relay.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_forgot_which_ids_it_gave_out_begins_again_with_a_gap() {
+    let stand = told(1, MANY).await;
+    let relay = tokio::spawn(Relay::new(&stand.settings, &stand.service).run());
+    delivered(&stand).await;
+    stand.like("u1", "blog:1").await.unwrap();
+    stand.flush().await;
+    delivered(&stand).await;
+    let likes = read(&stand, Likes::default()).await;
+    // As a backup from before the first event would.
+    stand.sql("UPDATE flush_state SET feed_last = 7").await;
+    stand.like("u2", "blog:1").await.unwrap();
+    stand.flush().await;
+    let stream = format!("{}:v1:feed", stand.settings.key_prefix);
+    until("a gap is told", async || {
+        stand.command::<i64>(&["XLEN", &stream]).await == 4
+    })
+    .await;
+    let status = stand.ledger.feed_status().await.unwrap();
+    assert!(status.last_id > likes.last);
+    assert_eq!(read(&stand, likes).await.last, status.last_id);
+    relay.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn operators_see_how_it_stands_and_resume_it() {
     let app = TestApp::with(|settings| settings.feed = FeedTarget::Stream).await;
     let status = app.admin(Method::GET, "/admin/v1/feed").await.json();

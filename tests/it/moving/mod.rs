@@ -37,14 +37,14 @@ fn path(file: &NamedTempFile) -> &str {
 }
 
 /// What an import did.
-struct Done {
+pub(crate) struct Done {
     summary: Summary,
-    result: Result<(), ImportError>,
+    pub(crate) result: Result<(), ImportError>,
     refused: Vec<(u64, String)>,
 }
 
 /// Imports a text as likes of blogs, a line after the other.
-async fn import(t: &Stand, text: &str) -> Done {
+pub(crate) async fn import(t: &Stand, text: &str) -> Done {
     import_with(t, text, Options::default()).await
 }
 

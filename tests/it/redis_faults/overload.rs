@@ -12,8 +12,10 @@ use crate::app::{Answer, TestApp, send};
 /// Operations under way, and how many of them writes may be.
 const MAX: usize = 40;
 const WRITES_MAX: usize = 30;
+/// Reads at once, far more than have a place beside those writes.
+const READS: usize = 60;
 /// How long Redis may keep a request waiting here: longer than it is frozen.
-const ANSWER: Duration = Duration::from_secs(8);
+const ANSWER: Duration = Duration::from_secs(20);
 /// What is refused early takes less, also on a busy machine.
 const EARLY: Duration = Duration::from_secs(3);
 
@@ -82,22 +84,31 @@ async fn what_is_too_much_is_refused_early_and_reads_last() {
     let batch = json!([{ "op": "like", "user": "u1", "kind": "blog", "id": "1" }]);
     assert!(is_shed(&app.batch(batch).await));
     assert!(is_shed(&app.unlike("u1", "blog/1").await));
-    assert_eq!(shed(&app, "write").await - before.0, 172.0);
+    // Other tests of this process may add to it.
+    assert!(shed(&app, "write").await - before.0 >= 172.0);
 
     // Reads go on: this one does not need Redis.
     let ranking = || app.request(Method::GET, "/v1/rankings/blog");
     assert_eq!(send(ranking()).await.status, 200);
-    // So do those that do, until all places are taken.
-    let reads: Vec<_> = (0..MAX - WRITES_MAX)
+    // So do those that do, until all places are taken. More than there are: one could come while the read above ends.
+    let reads: Vec<_> = (0..READS)
         .map(|user| {
             let app = app.clone();
             tokio::spawn(async move { app.get(&format!("u{user}"), "blog/1").await })
         })
         .collect();
-    until("no place is left", async || is_shed(&send(ranking()).await)).await;
-    assert!(reads.iter().all(|read| !read.is_finished()));
-    assert!(is_shed(&app.get("u1", "blog/1").await));
-    assert!(shed(&app, "read").await - before.1 >= 2.0);
+    until("all reads but those that wait are answered", async || {
+        reads.iter().filter(|read| read.is_finished()).count() >= READS - (MAX - WRITES_MAX)
+    })
+    .await;
+    let (done, waiting_reads): (Vec<_>, Vec<_>) =
+        reads.into_iter().partition(|read| read.is_finished());
+    assert_eq!(waiting_reads.len(), MAX - WRITES_MAX);
+    for read in done {
+        assert!(is_shed(&read.await.unwrap()));
+    }
+    assert!(is_shed(&send(ranking()).await));
+    assert!(shed(&app, "read").await - before.1 >= (READS - (MAX - WRITES_MAX)) as f64);
 
     // Who looks after it is let in.
     assert_eq!(send(app.request(Method::GET, "/healthz")).await.status, 200);
@@ -110,7 +121,7 @@ async fn what_is_too_much_is_refused_early_and_reads_last() {
         let (_, answer) = like.await.unwrap();
         assert_eq!(answer.status, 200, "{answer:?}");
     }
-    for read in reads {
+    for read in waiting_reads {
         let answer = read.await.unwrap();
         assert_eq!(answer.status, 200, "{answer:?}");
     }
