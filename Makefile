@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: run test test-mysql lint check check-all bench torture deps fmt
+.PHONY: run test test-mysql schemathesis lint check check-all bench torture deps fmt
 
 # A complete thumbd on private servers. The data stay in .thumbd.
 run: deps
@@ -25,7 +25,14 @@ check: lint
 # The same with the tests that take long, and on both databases.
 check-all: lint
 	THUMBD_SLOW_TESTS=1 $(CARGO) test
+	$(MAKE) schemathesis
 	$(MAKE) test-mysql
+
+# Generated requests against a running thumbd: its answers must be as /openapi.json describes them. Needs Python 3 with venv, and
+# fetches schemathesis into target: make schemathesis EXAMPLES=500
+EXAMPLES ?= 100
+schemathesis: deps
+	EXAMPLES=$(EXAMPLES) scripts/schemathesis.sh
 
 lint: deps
 	scripts/check-components.sh
