@@ -37,14 +37,14 @@ fn path(file: &NamedTempFile) -> &str {
 }
 
 /// What an import did.
-pub(crate) struct Done {
+struct Done {
     summary: Summary,
-    pub(crate) result: Result<(), ImportError>,
+    result: Result<(), ImportError>,
     refused: Vec<(u64, String)>,
 }
 
 /// Imports a text as likes of blogs, a line after the other.
-pub(crate) async fn import(t: &Stand, text: &str) -> Done {
+async fn import(t: &Stand, text: &str) -> Done {
     import_with(t, text, Options::default()).await
 }
 
