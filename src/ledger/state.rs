@@ -58,6 +58,8 @@ pub struct FlushState {
     pub prune_horizon: Version,
     /// Who has changed rows or counts outside of a slice and not told Redis yet; '' for nobody.
     pub outside_token: String,
+    /// No entry above this was erased; 0 if nobody ever was.
+    pub erased_until: Version,
 }
 
 impl Ledger {
@@ -134,5 +136,6 @@ fn decode(row: &MySqlRow) -> Result<FlushState, sqlx::Error> {
         },
         prune_horizon: Version(row.try_get(9)?),
         outside_token: row.try_get(10)?,
+        erased_until: Version(row.try_get(11)?),
     })
 }

@@ -3,6 +3,6 @@ SELECT
     last, landed, max_version,
     progress_slice, progress_chunk, progress_token,
     partitions, slice_ms, key_prefix,
-    prune_horizon, outside_token
+    prune_horizon, outside_token, erased_until
 FROM flush_state
 WHERE id = 1
