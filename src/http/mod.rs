@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{MethodRouter, get, post, put};
+use axum::routing::{MethodRouter, delete, get, post, put};
 
 use crate::config::Settings;
 use crate::jobs::Jobs;
@@ -51,6 +51,8 @@ mod paths {
     pub(super) const FLUSHES: &str = "/admin/v1/flushes";
     pub(super) const COMPENSATIONS: &str = "/admin/v1/compensations";
     pub(super) const SLICES: &str = "/admin/v1/slices";
+    pub(super) const USERS: &str = "/admin/v1/users/{user}";
+    pub(super) const JOBS: &str = "/admin/v1/jobs/{id}";
     pub(super) const HEALTHZ: &str = "/healthz";
     pub(super) const READYZ: &str = "/readyz";
     pub(super) const METRICS: &str = "/metrics";
@@ -71,6 +73,8 @@ fn routes(body_bytes_max: usize) -> Vec<(&'static str, MethodRouter<Arc<Shared>>
         (paths::FLUSHES, post(admin::flush)),
         (paths::COMPENSATIONS, post(admin::compensate)),
         (paths::SLICES, get(admin::slices)),
+        (paths::USERS, delete(admin::erase_user)),
+        (paths::JOBS, get(admin::job)),
         (paths::HEALTHZ, get(state::alive)),
         (paths::READYZ, get(state::ready)),
         (paths::METRICS, get(state::metrics)),

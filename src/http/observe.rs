@@ -10,7 +10,7 @@ use super::paths;
 use crate::telemetry::names;
 
 /// The last stands for every address that is not ours.
-const ROUTES: [&str; 13] = [
+const ROUTES: [&str; 15] = [
     paths::LIKES,
     paths::LIKERS,
     paths::USER_LIKES,
@@ -20,6 +20,8 @@ const ROUTES: [&str; 13] = [
     paths::FLUSHES,
     paths::COMPENSATIONS,
     paths::SLICES,
+    paths::USERS,
+    paths::JOBS,
     paths::HEALTHZ,
     paths::READYZ,
     paths::METRICS,
@@ -105,6 +107,8 @@ fn route(path: &str) -> usize {
         ] => paths::LIKERS,
         [Some("v1"), Some("users"), Some(_), Some("likes"), None, _] => paths::USER_LIKES,
         [Some("v1"), Some("rankings"), Some(_), None, ..] => paths::RANKINGS,
+        [Some("admin"), Some("v1"), Some("users"), Some(_), None, _] => paths::USERS,
+        [Some("admin"), Some("v1"), Some("jobs"), Some(_), None, _] => paths::JOBS,
         _ => path,
     };
     let known = ROUTES.iter().position(|route| *route == named);
@@ -132,6 +136,8 @@ mod tests {
         assert_eq!(ROUTES[route("/v1/likes/users/users/users")], paths::LIKERS);
         assert_eq!(ROUTES[route("/v1/users/me/likes")], paths::USER_LIKES);
         assert_eq!(ROUTES[route("/v1/rankings/blog")], paths::RANKINGS);
+        assert_eq!(ROUTES[route("/admin/v1/users/u1")], paths::USERS);
+        assert_eq!(ROUTES[route("/admin/v1/jobs/7")], paths::JOBS);
         for path in [
             "/",
             "/v1/likes/blog",
@@ -140,6 +146,8 @@ mod tests {
             "/v1/users/u1",
             "/v1/users/u1/likes/x",
             "/v1/rankings",
+            "/admin/v1/users",
+            "/admin/v1/jobs/7/x",
             "/v1/rankings/a/b",
             "/x",
         ] {

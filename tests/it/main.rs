@@ -13,6 +13,7 @@ mod crash;
 mod dev_servers;
 mod docs;
 mod durable;
+mod erasure;
 mod flush;
 mod history;
 mod hot;

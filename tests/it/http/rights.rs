@@ -59,6 +59,7 @@ const READ_PHOTO: [u16; CALLERS.len()] = [200, 401, 200, 403, 200, 200, 403, 200
 const LIST_PHOTO: [u16; CALLERS.len()] = [401, 401, 200, 403, 200, 200, 403, 200, 401];
 const LIST_ME: [u16; CALLERS.len()] = [401, 401, 400, 403, 400, 400, 400, 200, 401];
 const ADMIN: [u16; CALLERS.len()] = [401, 401, 403, 200, 403, 403, 403, 403, 401];
+const ASKED: [u16; CALLERS.len()] = [401, 401, 403, 202, 403, 403, 403, 403, 401];
 const OPEN: [u16; CALLERS.len()] = [200, 200, 200, 200, 200, 200, 200, 200, 200];
 const BATCH_U2: [u16; CALLERS.len()] = [401, 401, 200, 403, 403, 200, 200, 200, 401];
 
@@ -99,6 +100,10 @@ const RULES: &[Rule] = &[
     ("POST", "/admin/v1/compensations", Nothing, ADMIN),
     ("GET", "/admin/v1/slices", Nothing, ADMIN),
     ("HEAD", "/admin/v1/slices", Nothing, ADMIN),
+    ("DELETE", "/admin/v1/users/{user}", Nothing, ASKED),
+    // The job of the line above.
+    ("GET", "/admin/v1/jobs/{id}", Nothing, ADMIN),
+    ("HEAD", "/admin/v1/jobs/{id}", Nothing, ADMIN),
     ("GET", "/healthz", Nothing, OPEN),
     ("HEAD", "/healthz", Nothing, OPEN),
     ("GET", "/readyz", Nothing, OPEN),
