@@ -8,7 +8,7 @@ use crate::domain::{UserId, partition_of};
 use crate::flush::{FlushError, Flusher, Upto};
 use crate::hot::HotError;
 use crate::ledger::{Erased, Erasure, Layout, LedgerError, OpenErasure};
-use crate::limits::{ERASE_ROUNDS_MAX, ERASURES_MAX};
+use crate::limits::{ERASE_TRANSACTIONS_MAX, ERASURES_MAX};
 use crate::service::{Service, ServiceError, layout, new_generation};
 use crate::steps;
 
@@ -30,9 +30,6 @@ pub enum EraseError {
     /// Not all partitions answer.
     #[error("a partition of Redis cannot be reached")]
     Unreachable,
-    /// Something was still there each time.
-    #[error("something comes again as fast as it is erased")]
-    Unfinished,
 }
 
 /// Notes that a user is to be erased, and gives the job. What the user does afterwards counts.
@@ -77,38 +74,48 @@ impl Eraser {
         Ok(!self.service.ledger().erasures_open(1).await?.is_empty())
     }
 
-    /// Finishes what is open, up to a bound; gives how many. The lease should be held, so that no flush of others meets the mark.
+    /// Works on what is open, within bounds, so that others have their turn; gives how many were looked at. One that fails does not
+    /// hold up the others. The lease should be held, so that no flush of others meets the mark.
     pub async fn run(&self) -> Result<usize, EraseError> {
         let open = self.service.ledger().erasures_open(ERASURES_MAX).await?;
+        let mut failed = None;
         for one in &open {
-            self.erase(one).await?;
+            if let Err(error) = self.erase(one).await {
+                tracing::debug!(job = one.id, %error, "an erasure failed, it is taken up again");
+                failed.get_or_insert(error);
+            }
         }
-        Ok(open.len())
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(open.len()),
+        }
     }
 
+    /// Leaves it open if there is more than one turn takes, or if it was asked for again meanwhile: up to a later version.
     async fn erase(&self, open: &OpenErasure) -> Result<(), EraseError> {
-        let ledger = self.service.ledger();
-        let mut open = open.clone();
-        for _ in 0..ERASE_ROUNDS_MAX {
-            // All that was accepted before is void now; none of it is in a live slice afterwards.
-            self.flush().await?;
-            steps::point("erase.flushed").await;
-            while self.remove(&open).await?.more {}
-            // What was forgotten while it was dirty cannot be loaded before it has landed.
-            self.flush().await?;
-            if ledger.erase_end(&open).await? {
-                tracing::info!(job = open.id, "a user was erased");
-                return Ok(());
-            }
-            let all = ledger.erasures_open(ERASURES_MAX).await?;
-            match all.into_iter().find(|one| one.id == open.id) {
-                // Asked for again meanwhile: up to a later version.
-                Some(now) => open = now,
-                // Another process has finished it.
-                None => return Ok(()),
+        let (hot, ledger) = (self.service.hot(), self.service.ledger());
+        // All that was accepted before is void now; none of it is in a live slice afterwards.
+        self.flush().await?;
+        steps::point("erase.flushed").await;
+        let mut more = true;
+        for _ in 0..ERASE_TRANSACTIONS_MAX {
+            more = self.remove(open).await?.more;
+            if !more {
+                break;
             }
         }
-        Err(EraseError::Unfinished)
+        if more {
+            return Ok(());
+        }
+        // What was forgotten while it was dirty cannot be loaded before it has landed.
+        self.flush().await?;
+        // An older copy of Redis, in which the user still stands, was not sealed as far as this.
+        let home = partition_of(&open.user, hot.partitions());
+        let sealed = hot.peek(home).await?.sealed;
+        if ledger.erase_end(open, sealed).await? {
+            tracing::info!(job = open.id, "a user was erased");
+        }
+        Ok(())
     }
 
     /// Removes rows, and tells Redis.

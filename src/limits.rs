@@ -64,8 +64,8 @@ pub const REPAIR_TARGETS_MAX: usize = 64;
 pub const ERASE_ROWS_MAX: u64 = 1000;
 /// Erasures that are taken up in one run of the job, before others have the lease.
 pub const ERASURES_MAX: u64 = 16;
-/// How often an erasure begins again because something was still there: more than once only if it was asked for again meanwhile.
-pub const ERASE_ROUNDS_MAX: usize = 5;
+/// Such transactions of one erasure before others have their turn: they hold up whoever waits for a flush for a second or two.
+pub const ERASE_TRANSACTIONS_MAX: usize = 64;
 /// Pause before it is looked again for erasures that another process has left, or that failed: one small query.
 pub const ERASE_LOOK_PAUSE: Duration = Duration::from_secs(5);
 

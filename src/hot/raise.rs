@@ -9,11 +9,7 @@ use crate::domain::Version;
 impl Hot {
     /// Raises a partition's clock to now, or to `least` if that is later, and gives it: what was accepted so far is not newer, and
     /// whatever is accepted afterwards is. `None`: the partition is empty.
-    pub async fn raise(
-        &self,
-        partition: u16,
-        least: Version,
-    ) -> Result<Option<Version>, HotError> {
+    pub async fn raise(&self, partition: u16, least: Version) -> Result<Option<Version>, HotError> {
         let mut call = RAISE.call(1);
         call.arg(self.keys(partition).meta()).arg(least.0);
         let value = self.job(&RAISE, &call).await?;

@@ -49,7 +49,8 @@ struct Job {
 
 impl From<&Erasure> for Job {
     fn from(erasure: &Erasure) -> Self {
-        let text = |at: chrono::DateTime<chrono::Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
+        let text =
+            |at: chrono::DateTime<chrono::Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
         Self {
             job: erasure.id,
             status: if erasure.done { "done" } else { "open" },
@@ -75,10 +76,7 @@ pub(super) async fn erase_user(
 }
 
 /// `GET /admin/v1/jobs/{id}`.
-pub(super) async fn job(
-    State(shared): State<Arc<Shared>>,
-    JobNumber(number): JobNumber,
-) -> Answer {
+pub(super) async fn job(State(shared): State<Arc<Shared>>, JobNumber(number): JobNumber) -> Answer {
     let found = shared.service.ledger().erasure(number).await;
     let erasure = found.map_err(ServiceError::from)?;
     let erasure = erasure.ok_or_else(Problem::job_not_found)?;

@@ -17,7 +17,7 @@ use super::session::Session;
 use super::sized::{Sized, list};
 use super::stage::StageRow;
 use super::{Layout, Ledger, LedgerError, apply, state};
-use crate::domain::{Entry, Target, UserId, Version, partition_of};
+use crate::domain::{Entry, SliceId, Target, UserId, Version, partition_of};
 use crate::limits::ERASE_ROWS_MAX;
 use crate::steps;
 
@@ -88,8 +88,7 @@ async fn key(session: &mut Session) -> Result<Vec<u8>, LedgerError> {
         return Ok(row.try_get(0)?);
     }
     // Of two that make one at once, both then read the same.
-    const MAKE: &str =
-        "INSERT INTO erased_key (id, secret) VALUES (1, ?) ON DUPLICATE KEY UPDATE id = erased_key.id";
+    const MAKE: &str = "INSERT INTO erased_key (id, secret) VALUES (1, ?) ON DUPLICATE KEY UPDATE id = erased_key.id";
     let secret: [u8; 32] = rand::random();
     session
         .execute(sqlx::query(MAKE).bind(secret.to_vec()))
@@ -136,7 +135,9 @@ pub(super) async fn void<'a>(
     let mut void = BTreeSet::new();
     for (digest, places) in users {
         if let Some(erased) = versions.get(digest.as_slice()) {
-            let not_newer = places.into_iter().filter(|(_, version)| version.0 <= *erased);
+            let not_newer = places
+                .into_iter()
+                .filter(|(_, version)| version.0 <= *erased);
             void.extend(not_newer.map(|(at, _)| at));
         }
     }
@@ -224,8 +225,13 @@ impl Ledger {
         }
     }
 
-    /// Ends an erasure, and forgets whose it was. False: something is still there, or it was asked for again meanwhile.
-    pub async fn erase_end(&self, open: &OpenErasure) -> Result<bool, LedgerError> {
+    /// Ends an erasure, and forgets whose it was. A Redis that is not sealed up to `sealed` is taken for an older copy from now on.
+    /// False: something is still there, or it was asked for again meanwhile.
+    pub async fn erase_end(
+        &self,
+        open: &OpenErasure,
+        sealed: SliceId,
+    ) -> Result<bool, LedgerError> {
         let mut session = self.session().await?;
         session.begin("START TRANSACTION").await?;
         state::read(&mut session, true).await?;
@@ -244,6 +250,8 @@ impl Ledger {
             WHERE erased_id = ? AND version = ? AND state = 'open'";
         let end = sqlx::query(END).bind(open.id).bind(open.version.0);
         let ended = session.execute(end).await? > 0;
+        const SEALED: &str = "UPDATE flush_state SET last = GREATEST(last, ?) WHERE id = 1";
+        session.execute(sqlx::query(SEALED).bind(sealed.0)).await?;
         session.commit().await?;
         Ok(ended)
     }
@@ -321,7 +329,12 @@ async fn remove(
     let mut rows: Vec<(u16, String, String, bool)> = Vec::with_capacity(found.len());
     for row in found {
         let thumbed: i8 = row.try_get(3)?;
-        rows.push((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, thumbed != 0));
+        rows.push((
+            row.try_get(0)?,
+            row.try_get(1)?,
+            row.try_get(2)?,
+            thumbed != 0,
+        ));
     }
     let mut missing = Missing::new();
     if let Some((kind_id, _, last, _)) = rows.last() {
