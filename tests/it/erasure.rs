@@ -188,6 +188,19 @@ async fn what_stands_in_quarantine_goes_and_cannot_be_retried() {
     assert_eq!(t.ledger.quarantine_count().await.unwrap(), 0);
 }
 
+#[tokio::test]
+async fn a_user_whom_redis_has_forgotten_is_taken_out_of_its_counts() {
+    for partitions in [1, 4] {
+        let t = Stand::start(partitions).await;
+        two(&t).await;
+        // As an import does: the user is not resident any more, and the counts still are.
+        let home = t.home("u1");
+        t.hot.forget(home, &[user("u1")], &[]).await.unwrap();
+        t.erase("u1").await;
+        only_u2(&t).await;
+    }
+}
+
 /// Every key of a partition, as it stands.
 async fn copy(t: &Stand) -> Vec<(String, Vec<u8>)> {
     let mut copy = Vec::new();
