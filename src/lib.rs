@@ -8,6 +8,7 @@ pub mod cli;
 pub mod config;
 pub mod dev;
 pub mod domain;
+pub mod erasure;
 pub mod feed;
 pub mod flush;
 pub mod hot;

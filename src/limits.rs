@@ -60,6 +60,15 @@ pub const LEDGER_MEASURE_PAUSE: Duration = Duration::from_secs(10);
 /// Targets whose counts are mended in one transaction, which holds up the flush: a hot target takes a second.
 pub const REPAIR_TARGETS_MAX: usize = 64;
 
+/// Rows of a user that are erased in one transaction: it holds up the flush for some ten milliseconds.
+pub const ERASE_ROWS_MAX: u64 = 1000;
+/// Erasures that are taken up in one run of the job, before others have the lease.
+pub const ERASURES_MAX: u64 = 16;
+/// Such transactions of one erasure before others have their turn: they hold up whoever waits for a flush for a second or two.
+pub const ERASE_TRANSACTIONS_MAX: usize = 64;
+/// Pause before it is looked again for erasures that another process has left, or that failed: one small query.
+pub const ERASE_LOOK_PAUSE: Duration = Duration::from_secs(5);
+
 /// How long an import that says nothing stops pruning: it writes every few moments, and one that died must not stop it for ever.
 pub const IMPORT_HOLD: Duration = Duration::from_secs(600);
 /// How long an import holds the lease before it lets others have it: a durable write waits for its own flush.
@@ -93,9 +102,9 @@ pub const TRANSACTION_TRIES_MAX: usize = 5;
 /// Entries of one transaction that quarantine takes: each costs some twenty transactions to find. More of them mean that a rule of
 /// the database is wrong, and not the entries: then the flush stops, and says so.
 pub const REFUSED_ENTRIES_MAX: usize = 1000;
-/// How often a chunk is applied again without what was refused: once for what quarantine knows, once for what is below the
-/// horizon, once for what MySQL refuses, and once for what it refuses only then.
-pub const REFUSED_ROUNDS_MAX: usize = 4;
+/// How often a chunk is applied again without what was refused: once for what was erased, once for what quarantine knows, once for
+/// what is below the horizon, once for what MySQL refuses, and once for what it refuses only then.
+pub const REFUSED_ROUNDS_MAX: usize = 5;
 
 /// Share of lookups that also look at the remaining life of what they read, to renew it: every 16th.
 pub const RENEW_EVERY: u64 = 16;

@@ -8,10 +8,11 @@ use crate::limits::UNDO_TRIES_MAX;
 use crate::steps;
 use crate::telemetry::names;
 
-/// An entry that MySQL does not have because it stands in quarantine.
+/// An entry that MySQL does not have because it stands in quarantine, or because its user was erased.
 pub(super) struct Refused {
     pub(super) partition: u16,
     pub(super) entry: Entry,
+    pub(super) void: bool,
 }
 
 /// Counts, and logs once a slice; who and what stands in the table, and not in the log.
@@ -54,13 +55,20 @@ impl Flusher {
         let rows = self.ledger.states(&pairs).await?;
         steps::point("flush.undo").await;
         for (one, row) in here.into_iter().zip(rows) {
-            self.undo_one(partition, slice, fence, &one.entry, row)
+            let taken = self
+                .undo_one(partition, slice, fence, &one.entry, row)
                 .await?;
+            if one.void && !taken {
+                // The user may be cold or forgotten, and the count not: then it still has what was erased.
+                let (user, target) = (one.entry.user.clone(), one.entry.target.clone());
+                self.hot.forget(partition, &[user], &[target]).await?;
+            }
             steps::point("flush.undone").await;
         }
         Ok(())
     }
 
+    /// False: there was nothing to take back.
     async fn undo_one(
         &self,
         partition: u16,
@@ -68,7 +76,7 @@ impl Flusher {
         fence: &str,
         entry: &Entry,
         row: Option<(bool, crate::domain::Version)>,
-    ) -> Result<(), FlushError> {
+    ) -> Result<bool, FlushError> {
         for _ in 0..UNDO_TRIES_MAX {
             let mut newer = self.hot.peek(partition).await?.live;
             newer.retain(|id| *id > slice);
@@ -80,7 +88,8 @@ impl Flusher {
                 newer: &newer,
             };
             match self.hot.undo(partition, undo).await? {
-                Undone::Taken | Undone::Nothing => return Ok(()),
+                Undone::Taken => return Ok(true),
+                Undone::Nothing => return Ok(false),
                 Undone::Overtaken => return Err(FlushError::Overtaken),
                 Undone::Moved => {}
             }

@@ -15,7 +15,7 @@ pub enum Retried {
         /// Whether the state was another one before.
         changed: bool,
     },
-    /// The user has done something newer on that target, which wins: it is in quarantine no more.
+    /// The user has done something newer on that target, or was erased, which wins: it is in quarantine no more.
     Overtaken,
     /// It is no operation, only bytes; it stays where it is.
     Unreadable,
@@ -31,6 +31,10 @@ pub async fn retry(service: &Service, row: &QuarantineRow) -> Result<Retried, Fl
     let home = crate::domain::partition_of(&entry.user, service.hot().partitions());
     if home != row.what.partition {
         return Ok(Retried::Elsewhere);
+    }
+    if service.ledger().is_void(entry).await? {
+        service.ledger().quarantine_remove(row.id).await?;
+        return Ok(Retried::Overtaken);
     }
     let pair = (entry.user.clone(), entry.target.clone());
     let stored = service.ledger().states(&[pair]).await?;

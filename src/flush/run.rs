@@ -226,7 +226,7 @@ impl Flusher {
             chunks.push(&[]);
         }
         let last = chunks.len() - 1;
-        let (mut refused, mut reasons) = (Vec::new(), Vec::new());
+        let (mut out, mut reasons) = (Vec::new(), Vec::new());
         for (number, entries) in chunks.into_iter().enumerate() {
             let applied = self
                 .ledger
@@ -246,19 +246,19 @@ impl Flusher {
                 })
                 .await?;
             for (at, reason) in applied.refused {
-                let (partition, entry) = entries[at].clone();
-                refused.push(Refused { partition, entry });
+                out.push(refused(&entries[at], false));
                 reasons.push(reason);
             }
+            out.extend(applied.void.iter().map(|at| refused(&entries[*at], true)));
             report.rows_changed += applied.rows_changed;
             report.rows_stale += applied.rows_stale;
             report.counts_changed += applied.counts_changed;
             report.retries += u64::from(applied.tries.saturating_sub(1));
             steps::point("flush.applied").await;
         }
-        report.quarantined += (refused.len() + unreadable.len()) as u64;
+        report.quarantined += (reasons.len() + unreadable.len()) as u64;
         quarantine::note(slice, &reasons, &unreadable);
-        Ok(refused)
+        Ok(out)
     }
 
     /// What follows a commit: mark in every partition, let go of users and counts, drop.
@@ -320,6 +320,14 @@ impl Flusher {
         }
         steps::point("flush.unpinned").await;
         Ok(())
+    }
+}
+
+fn refused((partition, entry): &(u16, Entry), void: bool) -> Refused {
+    Refused {
+        partition: *partition,
+        entry: entry.clone(),
+        void,
     }
 }
 

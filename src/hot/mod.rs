@@ -13,6 +13,7 @@ mod lease;
 mod limit;
 mod lookup;
 mod partition;
+mod raise;
 mod reply;
 mod scan;
 mod scripts;

@@ -60,7 +60,7 @@ pub(super) fn int(value: &Value) -> Result<i64, HotError> {
     }
 }
 
-fn text(value: Value) -> Result<String, HotError> {
+pub(super) fn text(value: Value) -> Result<String, HotError> {
     match value {
         Value::BulkString(bytes) => {
             String::from_utf8(bytes).map_err(|_| HotError::Protocol("a text is not UTF-8".into()))

@@ -41,6 +41,7 @@ scripts! {
     ADOPT = "adopt.lua";
     UNDO = "undo.lua";
     FORGET = "forget.lua";
+    RAISE = "raise.lua";
     RETIRE = "retire.lua";
     LEASE = "lease.lua";
     FEED = "feed.lua";

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{MethodRouter, get, post, put};
+use axum::routing::{MethodRouter, delete, get, post, put};
 
 use crate::config::Settings;
 use crate::jobs::Jobs;
@@ -58,6 +58,8 @@ mod paths {
     pub(super) const SLICES: &str = "/admin/v1/slices";
     pub(super) const FEED: &str = "/admin/v1/feed";
     pub(super) const FEED_RESUME: &str = "/admin/v1/feed/resume";
+    pub(super) const USERS: &str = "/admin/v1/users/{user}";
+    pub(super) const JOBS: &str = "/admin/v1/jobs/{id}";
     pub(super) const HEALTHZ: &str = "/healthz";
     pub(super) const READYZ: &str = "/readyz";
     pub(super) const METRICS: &str = "/metrics";
@@ -84,6 +86,8 @@ fn routes(body_bytes_max: usize) -> Vec<(&'static str, MethodRouter<Arc<Shared>>
         (paths::SLICES, get(admin::slices)),
         (paths::FEED, get(admin::feed)),
         (paths::FEED_RESUME, post(admin::feed_resume)),
+        (paths::USERS, delete(admin::erase_user)),
+        (paths::JOBS, get(admin::job)),
         (paths::HEALTHZ, get(state::alive)),
         (paths::READYZ, get(state::ready)),
         (paths::METRICS, get(state::metrics)),

@@ -10,7 +10,7 @@ use super::paths;
 use crate::telemetry::names;
 
 /// The last stands for every address that is not ours.
-const ROUTES: [&str; 19] = [
+const ROUTES: [&str; 21] = [
     paths::LIKES,
     paths::LIKERS,
     paths::USER_LIKES,
@@ -22,6 +22,8 @@ const ROUTES: [&str; 19] = [
     paths::SLICES,
     paths::FEED,
     paths::FEED_RESUME,
+    paths::USERS,
+    paths::JOBS,
     paths::HEALTHZ,
     paths::READYZ,
     paths::METRICS,
@@ -111,6 +113,8 @@ fn route(path: &str) -> usize {
         ] => paths::LIKERS,
         [Some("v1"), Some("users"), Some(_), Some("likes"), None, _] => paths::USER_LIKES,
         [Some("v1"), Some("rankings"), Some(_), None, ..] => paths::RANKINGS,
+        [Some("admin"), Some("v1"), Some("users"), Some(_), None, _] => paths::USERS,
+        [Some("admin"), Some("v1"), Some("jobs"), Some(_), None, _] => paths::JOBS,
         _ => path,
     };
     let known = ROUTES.iter().position(|route| *route == named);
@@ -138,6 +142,8 @@ mod tests {
         assert_eq!(ROUTES[route("/v1/likes/users/users/users")], paths::LIKERS);
         assert_eq!(ROUTES[route("/v1/users/me/likes")], paths::USER_LIKES);
         assert_eq!(ROUTES[route("/v1/rankings/blog")], paths::RANKINGS);
+        assert_eq!(ROUTES[route("/admin/v1/users/u1")], paths::USERS);
+        assert_eq!(ROUTES[route("/admin/v1/jobs/7")], paths::JOBS);
         for path in [
             "/",
             "/v1/likes/blog",
@@ -146,6 +152,8 @@ mod tests {
             "/v1/users/u1",
             "/v1/users/u1/likes/x",
             "/v1/rankings",
+            "/admin/v1/users",
+            "/admin/v1/jobs/7/x",
             "/v1/rankings/a/b",
             "/x",
         ] {

@@ -237,6 +237,11 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "not_found", "Not found", detail)
     }
 
+    pub(super) fn job_not_found() -> Self {
+        let detail = "there is no such job, or it is so long over that nothing is kept of it";
+        Self::new(StatusCode::NOT_FOUND, "not_found", "Not found", detail).at("id")
+    }
+
     pub(super) fn method_not_allowed() -> Self {
         let status = StatusCode::METHOD_NOT_ALLOWED;
         let detail = "this address has other methods, see Allow";

@@ -152,6 +152,41 @@ fn shown(caller: &Caller<'_>, kinds: &Kinds, kind: Option<&Kind>) -> Shown {
 /// Stands for the caller in a path.
 const ME: &str = "me";
 
+/// The user who is to be erased.
+pub(super) struct ErasedUser(pub(super) UserId);
+
+impl FromRequestParts<Arc<Shared>> for ErasedUser {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, Self::Rejection> {
+        shared.keys.caller(&parts.headers)?.check_admin()?;
+        let [named] = path_params(parts, ["user"]).await?;
+        Ok(Self(UserId::parse(named)?))
+    }
+}
+
+/// The number of a job.
+pub(super) struct JobNumber(pub(super) u64);
+
+impl FromRequestParts<Arc<Shared>> for JobNumber {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, Self::Rejection> {
+        shared.keys.caller(&parts.headers)?.check_admin()?;
+        let [number] = path_params(parts, ["id"]).await?;
+        let number = number
+            .parse()
+            .map_err(|_| Problem::field("id", "id must be the number of a job"))?;
+        Ok(Self(number))
+    }
+}
+
 /// The kind that is ranked.
 pub(super) struct Ranked(pub(super) Kind);
 

@@ -21,12 +21,15 @@ pub(super) enum Work {
     Flush,
     /// With the time that it was planned for, if it was planned.
     Compensate(Option<DateTime<Utc>>),
+    /// Somebody is to be erased.
+    Erase,
     End,
 }
 
 #[derive(Default)]
 struct Words {
     flush_due: bool,
+    erase_due: bool,
     compensation_due: Option<DateTime<Utc>>,
     flush_waiters: Vec<Waiter<FlushReport>>,
     compensation_waiters: Vec<Waiter<CompensationReport>>,
@@ -51,6 +54,12 @@ impl Desk {
     /// A window has ended.
     pub(super) fn flush_due(&self) {
         self.words().flush_due = true;
+        self.changed.notify_one();
+    }
+
+    /// Somebody was asked to be erased.
+    pub(super) fn erase_due(&self) {
+        self.words().erase_due = true;
         self.changed.notify_one();
     }
 
@@ -106,6 +115,10 @@ impl Desk {
                 }
                 if words.stopping {
                     return Work::End;
+                }
+                // Behind everything that somebody waits for.
+                if std::mem::take(&mut words.erase_due) {
+                    return Work::Erase;
                 }
             }
             self.changed.notified().await;

@@ -1,5 +1,6 @@
 //! Why a job that was asked for did not run to its end.
 
+use crate::erasure::EraseError;
 use crate::flush::FlushError;
 
 /// An error of a job. Texts are for the log; codes are for programs.
@@ -38,6 +39,12 @@ impl JobError {
 impl From<FlushError> for JobError {
     fn from(error: FlushError) -> Self {
         // With all its causes.
+        Self::Failed(format!("{:#}", anyhow::Error::from(error)))
+    }
+}
+
+impl From<EraseError> for JobError {
+    fn from(error: EraseError) -> Self {
         Self::Failed(format!("{:#}", anyhow::Error::from(error)))
     }
 }

@@ -32,6 +32,7 @@ pub use schedule::Clock;
 
 use crate::config::Settings;
 use crate::domain::Operation;
+use crate::erasure::Eraser;
 use crate::flush::{CompensationReport, FlushReport, Flusher, SealedLengths, SliceInfo};
 use crate::ledger::Ledger;
 use crate::limits::{DURABLE_PAUSE, FLUSH_LAG_MAX};
@@ -103,6 +104,7 @@ impl Jobs {
         let runner = Runner::new(
             flusher.clone(),
             service.clone(),
+            Eraser::new(service, &flusher, settings),
             (Arc::clone(&desk), Arc::clone(&lag)),
             lease_ttl,
         );
@@ -187,6 +189,11 @@ impl Jobs {
     pub async fn compensate_now(&self) -> Result<CompensationReport, JobError> {
         let answer = self.0.desk.ask_compensation()?;
         answer.await.unwrap_or(Err(JobError::Died))
+    }
+
+    /// Works on erasures that were noted, as soon as nothing that somebody waits for is to be done.
+    pub fn erase(&self) {
+        self.0.desk.erase_due();
     }
 
     /// How the jobs stand.

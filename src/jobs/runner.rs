@@ -10,9 +10,10 @@ use super::desk::{Desk, Waiter, Work};
 use super::lag::Lag;
 use super::lease::Lease;
 use super::{JobError, LastRun};
+use crate::erasure::Eraser;
 use crate::flush::{CompensationReport, FlushError, FlushReport, Flusher, Upto};
 use crate::ledger::JobEnd;
-use crate::limits::{JOB_RUNS_KEPT, SEAL_PAUSE, UNSETTLED_PAUSE};
+use crate::limits::{ERASE_LOOK_PAUSE, JOB_RUNS_KEPT, SEAL_PAUSE, UNSETTLED_PAUSE};
 use crate::service::{Service, new_generation};
 use crate::telemetry::names;
 
@@ -27,6 +28,7 @@ const COMPENSATE_AGE_MAX: TimeDelta = TimeDelta::days(1);
 pub(super) struct Runner {
     flusher: Flusher,
     service: Service,
+    eraser: Eraser,
     desk: Arc<Desk>,
     lag: Arc<Lag>,
     lease_ttl: Duration,
@@ -37,18 +39,22 @@ pub(super) struct Runner {
     failing: HashMap<&'static str, String>,
     /// A planned run that another instance may be at, or that could not begin.
     unsettled: Option<DateTime<Utc>>,
+    /// When it is looked again for erasures.
+    erase_at: tokio::time::Instant,
 }
 
 impl Runner {
     pub(super) fn new(
         flusher: Flusher,
         service: Service,
+        eraser: Eraser,
         (desk, lag): (Arc<Desk>, Arc<Lag>),
         lease_ttl: Duration,
     ) -> Self {
         Self {
             flusher,
             service,
+            eraser,
             desk,
             lag,
             lease_ttl,
@@ -56,6 +62,7 @@ impl Runner {
             served_at: None,
             failing: HashMap::new(),
             unsettled: None,
+            erase_at: tokio::time::Instant::now(),
         }
     }
 
@@ -69,10 +76,12 @@ impl Runner {
                 () = tokio::time::sleep(UNSETTLED_PAUSE), if unsettled.is_some() => {
                     Work::Compensate(unsettled)
                 }
+                () = tokio::time::sleep_until(self.erase_at) => Work::Erase,
             };
             match work {
                 Work::Flush => self.flush().await,
                 Work::Compensate(planned) => self.compensate(planned).await,
+                Work::Erase => self.erase().await,
                 Work::End => break,
             }
         }
@@ -182,6 +191,40 @@ impl Runner {
         self.lag.measure_now();
         for waiter in waiters {
             let _ = waiter.send(result.clone());
+        }
+    }
+
+    /// Takes up what was asked for here, what another process has left, and what failed. One that has the lease looks too.
+    async fn erase(&mut self) {
+        self.erase_at = tokio::time::Instant::now() + ERASE_LOOK_PAUSE;
+        match self.eraser.is_asked().await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                tracing::debug!(%error, "cannot tell whether somebody is to be erased");
+                return;
+            }
+        }
+        let started = Instant::now();
+        let lease = Lease::take(self.service.hot(), &self.owner, self.lease_ttl).await;
+        let result = match lease {
+            Ok(None) => {
+                self.erase_at = tokio::time::Instant::now() + UNSETTLED_PAUSE;
+                return;
+            }
+            Err(error) => Err(JobError::Failed(format!("redis: {error}"))),
+            Ok(Some(lease)) => {
+                let eraser = self.eraser.clone();
+                let result = guarded(async move { Ok(eraser.run().await?) }).await;
+                lease.release().await;
+                result
+            }
+        };
+        self.note_outcome("erase", result.as_ref().map(drop), started);
+        self.lag.measure_now();
+        if result.is_ok() {
+            // There may be more than one run takes.
+            self.desk.erase_due();
         }
     }
 

@@ -7,10 +7,10 @@ use sqlx::Row;
 
 use super::counts::Moves;
 use super::mirror::{self, Mirrors, Missing};
-use super::quarantine::{self, Quarantined};
+use super::quarantine::{self, Quarantined, Subject};
 use super::session::Session;
 use super::stage::{self, StageRow};
-use super::{Layout, Ledger, LedgerError, kinds, outbox, refuse, state};
+use super::{Layout, Ledger, LedgerError, erased, kinds, outbox, refuse, state};
 use crate::domain::{Entry, SliceId, Version};
 use crate::limits::{REFUSED_ENTRIES_MAX, REFUSED_ROUNDS_MAX, TRANSACTION_TRIES_MAX};
 use crate::steps;
@@ -52,17 +52,42 @@ pub struct Applied {
     pub tries: u32,
     /// Entries that stand in quarantine now, by their place in the chunk, each with the reason.
     pub refused: BTreeMap<usize, String>,
+    /// Entries that are void because their user was erased, by their place in the chunk: they changed nothing.
+    pub void: BTreeSet<usize>,
 }
 
 /// Places of entries in a chunk, each with the reason why it is not applied.
 pub(super) type Refused = BTreeMap<usize, String>;
+
+/// What is not applied.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LeftOut {
+    pub(super) refused: Refused,
+    /// Places of entries that were erased: nobody hears of them any more.
+    pub(super) void: BTreeSet<usize>,
+}
+
+impl LeftOut {
+    fn has(&self, at: usize) -> bool {
+        self.refused.contains_key(&at) || self.void.contains(&at)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.refused.is_empty() && self.void.is_empty()
+    }
+
+    fn extend(&mut self, more: Self) {
+        self.refused.extend(more.refused);
+        self.void.extend(more.void);
+    }
+}
 
 /// How a transaction ended.
 enum Ended {
     /// What it changed, targets that have no mirror, and whether the feed was stopped.
     Committed(Applied, Missing, bool),
     /// These must be left out; nothing was changed.
-    LeaveOut(Refused),
+    LeaveOut(LeftOut),
 }
 
 impl Ledger {
@@ -78,50 +103,50 @@ impl Ledger {
         let mut session = self.session().await?;
         // Outside of the transaction: looked at once.
         self.mirrors.columns(&mut session).await?;
-        let mut refused = Refused::new();
+        let mut out = LeftOut::default();
         let mut tries_all = 0;
         for round in 0..=REFUSED_ROUNDS_MAX {
-            let rest = apply_rest(&mut session, &self.mirrors, chunk, &refused, &mut tries_all);
+            let rest = apply_rest(&mut session, &self.mirrors, chunk, &out, &mut tries_all);
             match rest.await {
                 Ok(Ended::Committed(applied, missing, stopped)) => {
                     mirror::note(missing);
                     outbox::note(stopped);
                     return Ok(Applied {
                         tries: tries_all,
-                        refused,
                         ..applied
                     });
                 }
-                Ok(Ended::LeaveOut(more)) => refused.extend(more),
+                Ok(Ended::LeaveOut(more)) => out.extend(more),
                 Err(LedgerError::Refused(error)) if round < REFUSED_ROUNDS_MAX => {
-                    let found = refuse::find(&mut session, &chunk.entries, &refused).await?;
+                    let known = |at| out.has(at);
+                    let found = refuse::find(&mut session, &chunk.entries, known).await?;
                     if found.is_empty() {
                         // All of them together are too much, none of them alone: no entry is to blame.
                         return Err(LedgerError::Refused(error));
                     }
-                    refused.extend(found);
+                    out.refused.extend(found);
                 }
                 Err(error) => return Err(error),
             }
         }
         Err(LedgerError::TooManyRefused {
-            limit: refused.len(),
-            reason: refused.into_values().next().unwrap_or_default(),
+            limit: out.refused.len(),
+            reason: out.refused.into_values().next().unwrap_or_default(),
         })
     }
 }
 
-/// Applies what is not refused; begins again after a deadlock or a lock wait timeout.
+/// Applies what is not left out; begins again after a deadlock or a lock wait timeout.
 async fn apply_rest(
     session: &mut Session,
     mirrors: &Mirrors,
     chunk: &Chunk,
-    refused: &Refused,
+    out: &LeftOut,
     tries_all: &mut u32,
 ) -> Result<Ended, LedgerError> {
     let mut tries = 1;
     let rows = loop {
-        let wanted = |at| !refused.contains_key(&at);
+        let wanted = |at| !out.has(at);
         match prepare(session, &chunk.entries, wanted).await {
             Ok(rows) => break rows,
             Err(error) => again(error, session, &mut tries).await?,
@@ -130,7 +155,7 @@ async fn apply_rest(
     tries = 1;
     loop {
         *tries_all += 1;
-        match transact(session, mirrors, chunk, &rows, refused).await {
+        match transact(session, mirrors, chunk, &rows, out).await {
             Ok(ended) => {
                 if !rows.is_empty() {
                     // Committed is committed: if this fails, the connection is closed, which does the same.
@@ -199,17 +224,22 @@ async fn transact(
     mirrors: &Mirrors,
     chunk: &Chunk,
     rows: &[StageRow<'_>],
-    refused: &Refused,
+    out: &LeftOut,
 ) -> Result<Ended, LedgerError> {
     session.begin("START TRANSACTION").await?;
     let state = state::read(session, true).await?;
     let partitions = check(&state, chunk, rows)?;
+    let entries = chunk.entries.iter().map(|(_, entry)| entry);
+    let void = erased::void(session, state.erased_until, entries).await?;
     let mut applied = Applied::default();
     let mut missing = Missing::new();
     let mut stopped = false;
     if !rows.is_empty() {
         let known = quarantine::known(session).await?;
-        let leave_out: Refused = rows_out(rows, known);
+        let leave_out = LeftOut {
+            refused: rows_out(rows, known),
+            void: void_likes(rows, &void),
+        };
         if !leave_out.is_empty() {
             session.rollback().await;
             return Ok(Ended::LeaveOut(leave_out));
@@ -217,6 +247,7 @@ async fn transact(
         let rules = Rules {
             horizon: state.prune_horizon,
             clamp: None,
+            void: Some(&void),
         };
         match write(session, rows, partitions, rules).await? {
             Ok(written) => {
@@ -227,19 +258,33 @@ async fn transact(
                     outbox::record(session, &state.feed, rows, &written.changed, &counts).await?;
                 applied = written.applied;
             }
-            Err(pruned) => {
+            Err(leave_out) => {
                 session.rollback().await;
-                return Ok(Ended::LeaveOut(pruned));
+                return Ok(Ended::LeaveOut(leave_out));
             }
         }
     }
-    for (at, reason) in refused {
+    applied.void.extend(&out.void);
+    for (at, reason) in &out.refused {
+        // Nothing is kept of what was erased, for whatever reason it is left out.
+        if void.contains(at) {
+            applied.void.insert(*at);
+            continue;
+        }
         let (partition, entry) = &chunk.entries[*at];
         let one = Quarantined::entry(*partition, chunk.slice, entry, reason);
         quarantine::insert(session, &one).await?;
+        applied.refused.insert(*at, reason.clone());
     }
     for one in &chunk.unreadable {
-        quarantine::insert(session, one).await?;
+        let entry = match &one.subject {
+            Subject::Entry(entry) => Some(entry),
+            Subject::Bytes { .. } => None,
+        };
+        let void = erased::void(session, state.erased_until, entry.into_iter()).await?;
+        if void.is_empty() {
+            quarantine::insert(session, one).await?;
+        }
     }
     let landed = if chunk.last_of_slice {
         chunk.slice
@@ -269,13 +314,23 @@ fn rows_out(rows: &[StageRow<'_>], known: Vec<(u32, String)>) -> Refused {
         .collect()
 }
 
+/// Likes among the staged rows that are void. A void unlike takes away what there is, and is left out only where nothing is.
+pub(super) fn void_likes(rows: &[StageRow<'_>], void: &BTreeSet<usize>) -> BTreeSet<usize> {
+    rows.iter()
+        .filter(|row| row.thumbed && void.contains(&row.at))
+        .map(|row| row.at)
+        .collect()
+}
+
 /// Which entries give way.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Rules {
+pub(super) struct Rules<'r> {
     /// What is older and has no row is given back.
     pub(super) horizon: Version,
     /// An entry of just this version says nothing about the order: it counts only where no row is.
     pub(super) clamp: Option<Version>,
+    /// Places of entries that were erased; those without a row are given back.
+    pub(super) void: Option<&'r BTreeSet<usize>>,
 }
 
 /// What was written.
@@ -289,13 +344,13 @@ pub(super) struct Written<'a> {
 }
 
 /// Compares, upserts and moves the counts, within a transaction. Gives back what is older than the horizon and has no row:
-/// its row may have been pruned, so nobody knows any more whether it is still wanted.
+/// its row may have been pruned, so nobody knows any more whether it is still wanted. The same with what is void and has no row.
 pub(super) async fn write<'a>(
     session: &mut Session,
     rows: &[StageRow<'a>],
     partitions: u16,
-    rules: Rules,
-) -> Result<Result<Written<'a>, Refused>, LedgerError> {
+    rules: Rules<'_>,
+) -> Result<Result<Written<'a>, LeftOut>, LedgerError> {
     let compare = sqlx::query(include_str!("sql/compare.sql"));
     let mut before = vec![None; rows.len()];
     for row in session.fetch_all(compare).await? {
@@ -304,12 +359,16 @@ pub(super) async fn write<'a>(
         let version: u64 = row.try_get(2)?;
         before[seq as usize] = Some((thumbed != 0, version));
     }
-    let pruned = |(row, before): (&StageRow<'_>, &Option<_>)| {
-        (before.is_none() && row.version < rules.horizon).then(|| (row.at, PRUNED.to_owned()))
-    };
-    let pruned: Refused = rows.iter().zip(&before).filter_map(pruned).collect();
-    if !pruned.is_empty() {
-        return Ok(Err(pruned));
+    let mut out = LeftOut::default();
+    for (row, _) in rows.iter().zip(&before).filter(|(_, row)| row.is_none()) {
+        if rules.void.is_some_and(|void| void.contains(&row.at)) {
+            out.void.insert(row.at);
+        } else if row.version < rules.horizon {
+            out.refused.insert(row.at, PRUNED.to_owned());
+        }
+    }
+    if !out.is_empty() {
+        return Ok(Err(out));
     }
     let mut written = Written::default();
     let mut clamped = false;

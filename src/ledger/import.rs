@@ -1,14 +1,14 @@
 //! Likes from elsewhere, in transactions that compare and write as a flush does, and that leave word for Redis.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::Row;
 
-use super::apply::{self, Refused, Rules};
+use super::apply::{self, LeftOut, Rules};
 use super::mirror::{self, Mirrors, Missing};
 use super::session::Session;
 use super::stage::{self, StageRow};
-use super::{Layout, Ledger, LedgerError, outbox, refuse, state};
+use super::{Layout, Ledger, LedgerError, erased, outbox, refuse, state};
 use crate::domain::{Entry, Version};
 use crate::limits::IMPORT_HOLD;
 use crate::steps;
@@ -58,9 +58,11 @@ impl Ledger {
         let mut session = self.session().await?;
         self.mirrors.columns(&mut session).await?;
         let mut tries = 1;
+        let mut void = BTreeSet::new();
         loop {
-            match import(&mut session, &self.mirrors, chunk).await {
-                Ok((imported, missing, stopped)) => {
+            match import(&mut session, &self.mirrors, chunk, &void).await {
+                Ok(Ended::LeaveOut(more)) => void.extend(more),
+                Ok(Ended::Committed(imported, missing, stopped)) => {
                     mirror::note(missing);
                     outbox::note(stopped);
                     // Committed is committed: if this fails, the connection is closed, which does the same.
@@ -69,8 +71,8 @@ impl Ledger {
                 }
                 Err(LedgerError::Refused(error)) => {
                     session.rollback().await;
-                    let known = Refused::new();
-                    let refused = refuse::find(&mut session, &chunk.entries, &known).await?;
+                    let known = |at| void.contains(&at);
+                    let refused = refuse::find(&mut session, &chunk.entries, known).await?;
                     if refused.is_empty() {
                         // All of them together are too much, none of them alone: no entry is to blame.
                         return Err(LedgerError::Refused(error));
@@ -89,26 +91,47 @@ impl Ledger {
     }
 }
 
+/// How a transaction ended.
+enum Ended {
+    /// What it changed, targets that have no mirror, and whether the feed was stopped.
+    Committed(Imported, Missing, bool),
+    /// The users of these were erased; nothing was changed.
+    LeaveOut(BTreeSet<usize>),
+}
+
 async fn import(
     session: &mut Session,
     mirrors: &Mirrors,
     chunk: &ImportChunk,
-) -> Result<(Imported, Missing, bool), LedgerError> {
+    void: &BTreeSet<usize>,
+) -> Result<Ended, LedgerError> {
     // Anew each time: a try may have changed what is staged.
-    let rows = apply::prepare(session, &chunk.entries, |_| true).await?;
+    let rows = apply::prepare(session, &chunk.entries, |at| !void.contains(&at)).await?;
     session.begin("START TRANSACTION").await?;
     let state = state::read(session, true).await?;
     let partitions = apply::partitions(&state, &chunk.layout, &rows)?;
     if !state.outside_token.is_empty() && state.outside_token != chunk.token {
         return Err(LedgerError::OutsideOther);
     }
+    let entries = chunk.entries.iter().map(|(_, entry)| entry);
+    let found = erased::void(session, state.erased_until, entries).await?;
+    if !found.is_subset(void) {
+        session.rollback().await;
+        return Ok(Ended::LeaveOut(found));
+    }
+    if rows.is_empty() {
+        session.rollback().await;
+        return Ok(Ended::Committed(Imported::default(), Missing::new(), false));
+    }
     let rules = Rules {
         // Nothing is pruned now, and what was pruned before is for whoever imports to judge.
         horizon: Version(0),
         clamp: Some(chunk.clamp),
+        void: None,
     };
-    let Ok(written) = apply::write(session, &rows, partitions, rules).await? else {
-        return Ok((Imported::default(), Missing::new(), false));
+    let written = match apply::write(session, &rows, partitions, rules).await? {
+        Ok(written) => written,
+        Err(LeftOut { void, .. }) => return Ok(Ended::LeaveOut(void)),
     };
     let columns = mirrors.columns(session).await?;
     let counts = written.moves.changed();
@@ -125,7 +148,7 @@ async fn import(
         changed: changed.map(|(at, same)| (at, !same)).collect(),
         refused: BTreeMap::new(),
     };
-    Ok((imported, missing, stopped))
+    Ok(Ended::Committed(imported, missing, stopped))
 }
 
 async fn mark(

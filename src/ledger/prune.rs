@@ -6,7 +6,7 @@ use sqlx::Row;
 
 use super::session::Session;
 use super::stage::{self, StageRow};
-use super::{Ledger, LedgerError, import, state};
+use super::{Ledger, LedgerError, erased, import, state};
 use crate::domain::Version;
 use crate::limits::{PRUNE_ROWS_MAX, PRUNE_TARGETS_MAX};
 use crate::steps;
@@ -45,6 +45,7 @@ impl Ledger {
             "UPDATE flush_state SET prune_horizon = GREATEST(prune_horizon, ?) WHERE id = 1";
         let remember = sqlx::query(REMEMBER).bind(horizon.0);
         session.execute(remember).await?;
+        erased::prune(&mut session, horizon).await?;
         session.commit().await?;
         steps::point("prune.remembered").await;
         let kinds = session

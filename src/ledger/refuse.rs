@@ -13,13 +13,13 @@ const REASON_BYTES_MAX: usize = 255;
 pub(super) async fn find(
     session: &mut Session,
     entries: &[(u16, Entry)],
-    known: &Refused,
+    known: impl Fn(usize) -> bool,
 ) -> Result<Refused, LedgerError> {
     let mut found = Refused::new();
     let whole = 0..entries.len();
     let mut ranges = vec![whole];
     while let Some(range) = ranges.pop() {
-        let wanted = |at: usize| range.contains(&at) && !known.contains_key(&at);
+        let wanted = |at: usize| range.contains(&at) && !known(at);
         let reason = match attempt(session, entries, wanted).await {
             Ok(()) => continue,
             Err(LedgerError::Refused(error)) => reason(&error),
@@ -55,7 +55,7 @@ async fn attempt(
     let result = async {
         let state = state::read(session, true).await?;
         let partitions = state.layout.map_or(1, |layout| layout.partitions);
-        // What is below the horizon is left out by whoever applies.
+        // What is void or below the horizon is left out by whoever applies.
         let written = apply::write(session, &rows, partitions, Rules::default());
         written.await.map(drop)
     }

@@ -61,6 +61,8 @@ pub struct FlushState {
     pub outside_token: String,
     /// Whether changes are told, and how far.
     pub feed: FeedMark,
+    /// No entry above this was erased; 0 if nobody ever was.
+    pub erased_until: Version,
 }
 
 impl Ledger {
@@ -142,5 +144,6 @@ fn decode(row: &MySqlRow) -> Result<FlushState, sqlx::Error> {
             last: row.try_get(12)?,
             max: row.try_get(13)?,
         },
+        erased_until: Version(row.try_get(14)?),
     })
 }

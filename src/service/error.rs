@@ -88,7 +88,7 @@ impl ServiceError {
     }
 
     /// Of a call that carried no operation, such as a read, a load or a recovery: nobody cares whether it was done.
-    pub(super) fn known(self) -> Self {
+    pub(crate) fn known(self) -> Self {
         match self {
             Self::OutcomeUnknown { retry_after } => Self::RedisUnavailable { retry_after },
             other => other,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use reqwest::Method;
 use sqlx::Row;
 use thumbd::config::{FeedTarget, Settings};
+use thumbd::erasure::{self, Eraser};
 use thumbd::feed::Relay;
 use thumbd::ledger::FeedState;
 
@@ -267,6 +268,34 @@ async fn a_database_that_forgot_which_ids_it_gave_out_begins_again_with_a_gap() 
     assert!(status.last_id > likes.last);
     assert_eq!(read(&stand, likes).await.last, status.last_id);
     relay.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_erased_is_told_as_taken_back() {
+    let stand = told(1, MANY).await;
+    for user in ["u1", "u2"] {
+        stand.like(user, "blog:1").await.unwrap();
+    }
+    stand.like("u1", "blog:2").await.unwrap();
+    stand.flush().await;
+    let user = crate::stand::user("u1");
+    erasure::request(&stand.service, &user).await.unwrap();
+    let eraser = Eraser::new(&stand.service, &stand.flusher, &stand.settings);
+    assert_eq!(eraser.run().await.unwrap(), 1);
+    let events = serde_json::to_value(stand.ledger.feed_page(MANY).await.unwrap()).unwrap();
+    let mut likes = Likes::default();
+    for event in events.as_array().unwrap() {
+        likes.take(event);
+    }
+    // A reader knows that the pairs were there, and thumbd does not any more.
+    let erased = likes.pairs.len() - rows(&stand).await.len();
+    assert_eq!(erased, 2);
+    likes.pairs.retain(|_, (liked, _)| *liked);
+    assert_eq!(likes.pairs, rows(&stand).await);
+    likes.counts.retain(|_, count| *count > 0);
+    let mut stored = counts(&stand).await;
+    stored.retain(|_, count| *count > 0);
+    assert_eq!(likes.counts, stored);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,6 +13,7 @@ mod crash;
 mod dev_servers;
 mod docs;
 mod durable;
+mod erasure;
 mod feed;
 mod flush;
 mod history;

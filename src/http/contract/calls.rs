@@ -15,7 +15,7 @@ use utoipa::openapi::{
 use super::schemas;
 use crate::flush::{CompensationReport, FlushReport};
 use crate::http::problem::{CODES, Wire};
-use crate::http::{likes, lists, lookup, paths, state};
+use crate::http::{admin, likes, lists, lookup, paths, state};
 use crate::jobs::JobsStatus;
 use crate::ledger::FeedStatus;
 use crate::limits::{LIST_LIMIT, LIST_LIMIT_MAX};
@@ -173,6 +173,14 @@ pub(super) fn calls() -> Vec<Call> {
         call(Post, paths::FEED_RESUME, ("resumeFeed", "admin", "Lets a stopped change feed begin again, with a gap"), Who::Operators)
             .answers(200, "How it stands now", json::<FeedStatus>())
             .fails(&[DATABASE]),
+        call(Delete, paths::USERS, ("eraseUser", "admin", "Erases a user: everything is taken back and removed"), Who::Operators)
+            .takes([path_erased()])
+            .answers(202, "The job; Location has its address", json::<admin::Job>())
+            .fails(&[PATH, READ]),
+        call(Get, paths::JOBS, ("job", "admin", "How an erasure stands"), Who::Operators)
+            .takes([path_job()])
+            .answers(200, "The job", json::<admin::Job>())
+            .fails(&[PATH, DATABASE]),
         call(Get, paths::HEALTHZ, ("alive", "process", "Whether the process lives"), Who::Open)
             .answers(200, "It lives", json::<state::Alive>()),
         call(Get, paths::READYZ, ("ready", "process", "Whether the process can serve"), Who::Open)
@@ -277,6 +285,10 @@ impl Call {
         statuses.dedup();
         for (status, text, body) in self.answers {
             let mut response = success(text, body, self.cached);
+            if self.path == paths::USERS && status == 202 {
+                let address = header("The address of the job", string());
+                response = response.header("Location", address);
+            }
             if statuses.contains(&status) {
                 response = response.content(PROBLEM, problem(status, &self.codes));
                 statuses.retain(|other| *other != status);
@@ -438,6 +450,17 @@ fn path_id() -> Parameter {
 fn path_user() -> Parameter {
     let text = "The user; me is the user in X-User-Id or of the token";
     parameter("user", ParameterIn::Path, text, schemas::user())
+}
+
+fn path_erased() -> Parameter {
+    parameter("user", ParameterIn::Path, "The user", schemas::user())
+}
+
+fn path_job() -> Parameter {
+    let schema = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(0));
+    parameter("id", ParameterIn::Path, "The number of the job", schema)
 }
 
 fn user_header() -> Parameter {

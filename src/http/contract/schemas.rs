@@ -7,7 +7,7 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{KnownFormat, Ref, RefOr, SchemaFormat};
 
-use super::super::{likes, lists, lookup, problem, state};
+use super::super::{admin, likes, lists, lookup, problem, state};
 use crate::domain::{ID_BYTES_MAX, KIND_BYTES_MAX};
 use crate::flush::{CompensationReport, FlushReport};
 use crate::jobs::JobsStatus;
@@ -67,6 +67,14 @@ pub(crate) fn code() -> Object {
         .build()
 }
 
+/// Whether a job is done.
+pub(crate) fn job_status() -> Object {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(["open", "done"]))
+        .build()
+}
+
 /// Whether the process is ready.
 pub(crate) fn readiness() -> Object {
     ObjectBuilder::new()
@@ -104,6 +112,7 @@ pub(super) fn add(components: ComponentsBuilder) -> ComponentsBuilder {
     with_parts::<CompensationReport>(&mut sent);
     with_parts::<JobsStatus>(&mut sent);
     with_parts::<FeedStatus>(&mut sent);
+    with_parts::<admin::Job>(&mut sent);
     components
         .schemas_from_iter(sent)
         .schema(WRITTEN, written())

@@ -77,6 +77,26 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "flush::prune::pruning_that_dies_is_done_again",
     ),
     (
+        "erase.commit",
+        "erasure::an_erasure_that_dies_anywhere_is_finished_by_another",
+    ),
+    (
+        "erase.flushed",
+        "erasure::an_erasure_that_dies_anywhere_is_finished_by_another",
+    ),
+    (
+        "erase.forgotten",
+        "erasure::an_erasure_that_dies_anywhere_is_finished_by_another",
+    ),
+    (
+        "erase.raised",
+        "erasure::an_erasure_that_dies_anywhere_is_finished_by_another",
+    ),
+    (
+        "erase.removed",
+        "erasure::an_erasure_that_dies_anywhere_is_finished_by_another",
+    ),
+    (
         "flush.distrusted",
         "repair::a_repair_that_died_before_redis_was_told_makes_everything_cold",
     ),
