@@ -130,6 +130,15 @@ pub enum LedgerError {
 }
 
 impl LedgerError {
+    /// Whether the server takes no writes, so that it may no longer be the primary.
+    pub(super) fn is_read_only(&self) -> bool {
+        let Self::Unavailable(sqlx::Error::Database(error)) = self else {
+            return false;
+        };
+        let error = error.try_downcast_ref::<MySqlDatabaseError>();
+        error.is_some_and(|error| NUMBERS_READ_ONLY.contains(&error.number()))
+    }
+
     /// Whether the same call can succeed later without anybody changing anything.
     pub fn retryable(&self) -> bool {
         match self {
@@ -169,6 +178,9 @@ const NUMBERS_UNAVAILABLE: [u16; 18] = [
     1021, 1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1226, 1290, 1317, 1792, 1836, 1927, 1969,
     3024, 4031,
 ];
+
+/// Those of them that say that the server takes no writes.
+const NUMBERS_READ_ONLY: [u16; 3] = [1290, 1792, 1836];
 
 /// Access denied to a database (1044), to a user (1045, 1698), unknown database (1049).
 const NUMBERS_LOGIN: [u16; 4] = [1044, 1045, 1049, 1698];

@@ -7,6 +7,7 @@ mod apply;
 mod audit;
 mod cold;
 mod counts;
+mod demoted;
 mod erased;
 mod error;
 mod import;
@@ -37,6 +38,7 @@ use sqlx::{Connection as _, MySqlPool};
 pub use apply::{Applied, Chunk};
 pub use audit::{Audit, CountDifference};
 pub use cold::UserThumbs;
+use demoted::Demoted;
 pub use erased::{Erased, Erasure, OpenErasure};
 pub use error::LedgerError;
 pub use import::{ImportChunk, Imported};
@@ -81,6 +83,7 @@ pub struct Ledger {
     pool: MySqlPool,
     statement_timeout: Duration,
     mirrors: Arc<Mirrors>,
+    demoted: Demoted,
 }
 
 /// Prepared statements kept by a connection: more than all that stand in this module, in all their sizes.
@@ -110,17 +113,24 @@ impl Ledger {
             .statement_cache_capacity(STATEMENTS_MAX);
         let connect = sqlx::ConnectOptions::disable_statement_logging(connect);
         let lock_wait = (options.statement_timeout / 4).as_secs().max(1);
+        let demoted = Demoted::default();
+        let spares = demoted.clone();
         let pool = MySqlPoolOptions::new()
             .max_connections(options.connections_max.max(1))
             .acquire_timeout(options.acquire_timeout)
             .after_connect(move |connection, _| {
                 Box::pin(async move { prepare_session(connection, lock_wait).await })
             })
+            .before_acquire(move |_, metadata| {
+                let use_it = spares.spares(metadata.age);
+                Box::pin(async move { Ok(use_it) })
+            })
             .connect_lazy_with(connect);
         Ok(Self {
             pool,
             statement_timeout: options.statement_timeout,
             mirrors: Arc::default(),
+            demoted,
         })
     }
 
@@ -176,6 +186,7 @@ impl Ledger {
         Ok(Session::new(
             self.pool.acquire().await?,
             self.statement_timeout,
+            self.demoted.clone(),
         ))
     }
 }

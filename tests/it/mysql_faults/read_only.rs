@@ -1,6 +1,9 @@
 //! A server that takes no writes for a while, or for ever because another one has become the primary.
 
+use reqwest::Method;
+
 use super::{Own, Scene, as_user};
+use crate::app::send;
 use crate::chaos::{Proxy, Upstream};
 use crate::servers::TestEnv;
 
@@ -48,6 +51,11 @@ async fn a_demoted_primary_is_left_for_the_new_one() {
         ..env
     };
     let mut scene = Scene::again(behind, direct, begun.told).await;
+    // Several connections to the old one, all of which look well.
+    let ranking = || send(scene.app.request(Method::GET, "/v1/rankings/blog"));
+    for answer in futures_util::future::join_all((0..8).map(|_| ranking())).await {
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
     old.root().await.run("SET GLOBAL read_only = 1").await;
     proxy.retarget(Upstream::of(&new.server.url()));
     scene.goes_on().await;
