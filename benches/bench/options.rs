@@ -25,6 +25,8 @@ pub(crate) enum Section {
     Cpu,
     Batch,
     Flush,
+    /// Import and export.
+    Moving,
 }
 
 impl Options {
@@ -35,12 +37,20 @@ impl Options {
             bail!("BENCH_SECONDS must be 0.1 to 600, BENCH_ROUNDS 1 to 1000");
         }
         let sections = match env::var("BENCH_ONLY").as_deref() {
-            Err(_) | Ok("") => vec![Section::Http, Section::Batch, Section::Flush],
+            Err(_) | Ok("") => {
+                vec![
+                    Section::Http,
+                    Section::Batch,
+                    Section::Flush,
+                    Section::Moving,
+                ]
+            }
             Ok("http") => vec![Section::Http],
             Ok("cpu") => vec![Section::Cpu],
             Ok("batch") => vec![Section::Batch],
             Ok("flush") => vec![Section::Flush],
-            Ok(other) => bail!("BENCH_ONLY={other}: http, cpu, batch or flush"),
+            Ok("moving") => vec![Section::Moving],
+            Ok(other) => bail!("BENCH_ONLY={other}: http, cpu, batch, flush or moving"),
         };
         Ok(Self {
             seconds: Duration::from_secs_f64(seconds),

@@ -166,7 +166,10 @@ async fn a_user_is_told_in_order_also_when_a_slice_needs_several_transactions() 
     }
     let of_each: Vec<usize> = told.values().map(Vec::len).collect();
     assert_eq!(of_each, [2, 2, 5]);
-    assert!(told.values().all(|versions| versions.is_sorted()), "{told:?}");
+    assert!(
+        told.values().all(|versions| versions.is_sorted()),
+        "{told:?}"
+    );
     stand.check().await;
 }
 
