@@ -8,6 +8,7 @@ mod flush;
 mod generator;
 mod http;
 mod limits;
+mod memory;
 mod moving;
 mod options;
 mod pairs;
@@ -83,6 +84,7 @@ fn measure(
             Section::Cpu => http::measure(options, runtime, table, &[http::CPU_CONNECTIONS]),
             Section::Batch => batch::measure(options, runtime, table),
             Section::Flush => flush::measure(options, runtime, table),
+            Section::Memory => memory::measure(options, runtime, table),
             Section::Moving => moving::measure(options, runtime, table),
         }
         .with_context(|| format!("section {section:?}"))?;

@@ -27,6 +27,8 @@ pub(crate) enum Section {
     Flush,
     /// Import and export.
     Moving,
+    /// What likes take in both stores.
+    Memory,
 }
 
 impl Options {
@@ -43,6 +45,7 @@ impl Options {
                     Section::Batch,
                     Section::Flush,
                     Section::Moving,
+                    Section::Memory,
                 ]
             }
             Ok("http") => vec![Section::Http],
@@ -50,7 +53,8 @@ impl Options {
             Ok("batch") => vec![Section::Batch],
             Ok("flush") => vec![Section::Flush],
             Ok("moving") => vec![Section::Moving],
-            Ok(other) => bail!("BENCH_ONLY={other}: http, cpu, batch, flush or moving"),
+            Ok("memory") => vec![Section::Memory],
+            Ok(other) => bail!("BENCH_ONLY={other}: http, cpu, batch, flush, moving or memory"),
         };
         Ok(Self {
             seconds: Duration::from_secs_f64(seconds),
