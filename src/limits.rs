@@ -10,7 +10,7 @@ pub const BATCH_OPERATIONS_MAX: usize = 1000;
 pub const LIST_LIMIT_MAX: usize = 100;
 /// Entries of a list in one answer for whoever does not say how many.
 pub const LIST_LIMIT: usize = 20;
-/// Queries for lists under way at once in a process: they must not take the connections that cold likes need.
+/// Queries for lists under way at once in a process, and half of its connections at most: they must not take those that cold likes need.
 pub const LIST_QUERIES_MAX: usize = 4;
 /// Rows of a user that are read at once when those before were hidden by newer unlikes.
 pub const LIST_ROWS_AGAIN: usize = 500;

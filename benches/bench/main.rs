@@ -8,6 +8,8 @@ mod flush;
 mod generator;
 mod http;
 mod limits;
+mod memory;
+mod moving;
 mod options;
 mod pairs;
 mod pipeline;
@@ -82,6 +84,8 @@ fn measure(
             Section::Cpu => http::measure(options, runtime, table, &[http::CPU_CONNECTIONS]),
             Section::Batch => batch::measure(options, runtime, table),
             Section::Flush => flush::measure(options, runtime, table),
+            Section::Memory => memory::measure(options, runtime, table),
+            Section::Moving => moving::measure(options, runtime, table),
         }
         .with_context(|| format!("section {section:?}"))?;
     }

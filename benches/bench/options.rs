@@ -25,6 +25,10 @@ pub(crate) enum Section {
     Cpu,
     Batch,
     Flush,
+    /// Import and export.
+    Moving,
+    /// What likes take in both stores.
+    Memory,
 }
 
 impl Options {
@@ -35,12 +39,22 @@ impl Options {
             bail!("BENCH_SECONDS must be 0.1 to 600, BENCH_ROUNDS 1 to 1000");
         }
         let sections = match env::var("BENCH_ONLY").as_deref() {
-            Err(_) | Ok("") => vec![Section::Http, Section::Batch, Section::Flush],
+            Err(_) | Ok("") => {
+                vec![
+                    Section::Http,
+                    Section::Batch,
+                    Section::Flush,
+                    Section::Moving,
+                    Section::Memory,
+                ]
+            }
             Ok("http") => vec![Section::Http],
             Ok("cpu") => vec![Section::Cpu],
             Ok("batch") => vec![Section::Batch],
             Ok("flush") => vec![Section::Flush],
-            Ok(other) => bail!("BENCH_ONLY={other}: http, cpu, batch or flush"),
+            Ok("moving") => vec![Section::Moving],
+            Ok("memory") => vec![Section::Memory],
+            Ok(other) => bail!("BENCH_ONLY={other}: http, cpu, batch, flush, moving or memory"),
         };
         Ok(Self {
             seconds: Duration::from_secs_f64(seconds),

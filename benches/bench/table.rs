@@ -18,7 +18,7 @@ pub(crate) struct Row {
     pub(crate) what: String,
     /// Name of the yardstick.
     pub(crate) beside: &'static str,
-    /// One number per round.
+    /// One number per round; NaN where there is nothing to compare with.
     pub(crate) thumbd: Vec<f64>,
     pub(crate) yardstick: Vec<f64>,
     pub(crate) mark: Option<Mark>,
@@ -100,7 +100,11 @@ impl Row {
             number(thumbd),
             self.beside.into(),
             number(yardstick),
-            format!("{ratio:.3}{}", self.spread()),
+            if ratio.is_nan() {
+                "–".into()
+            } else {
+                format!("{ratio:.3}{}", self.spread())
+            },
             mark,
             met.into(),
             self.answers.changed_share(),
@@ -184,6 +188,9 @@ fn yes(met: bool) -> &'static str {
 
 /// Three digits that matter at least, thousands apart.
 fn number(value: f64) -> String {
+    if value.is_nan() {
+        return "–".into();
+    }
     if value < 100.0 {
         return format!("{value:.*}", if value < 10.0 { 2 } else { 1 });
     }

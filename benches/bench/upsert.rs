@@ -1,8 +1,9 @@
-//! The raw multi-row upsert: what the database can take when nothing is compared and nothing counted.
+//! The raw multi-row upsert and the bare SELECT: what the database can do when nothing is compared and nothing counted.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use futures_util::TryStreamExt as _;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 use thumbd::config::Settings;
 
@@ -74,6 +75,18 @@ impl RawTable {
             transaction.commit().await?;
         }
         Ok(begun.elapsed())
+    }
+
+    /// Reads all likes of thumbd's own table in one statement, and says how many there were.
+    pub(crate) async fn select_likes(&mut self) -> anyhow::Result<u64> {
+        let text = "SELECT user_id, kind_id, target_id, version FROM thumb WHERE thumbed = 1";
+        let mut rows =
+            sqlx::query_as::<_, (String, u16, String, u64)>(text).fetch(&mut self.connection);
+        let mut count = 0;
+        while rows.try_next().await?.is_some() {
+            count += 1;
+        }
+        Ok(count)
     }
 }
 

@@ -140,26 +140,16 @@ impl Thumbd {
         // Free a moment ago: nobody else on this machine is likely to take it in the meantime.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let log = dir.join("thumbd.log");
-        let mut command = Command::new(program);
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("THUMBD_") {
-                command.env_remove(name);
-            }
-        }
-        let child = command
+        let child = self::program(program, redis_url, database_url, slice_seconds)
             .arg("serve")
             .env("THUMBD_LISTEN", &address)
-            .env("THUMBD_REDIS_URL", redis_url)
-            .env("THUMBD_DATABASE_URL", database_url)
             .env("THUMBD_SERVICE_KEY", SERVICE_KEY)
             .env("THUMBD_ADMIN_TOKEN", ADMIN_TOKEN)
-            .env("THUMBD_SLICE_SECONDS", slice_seconds.to_string())
             // The largest that is allowed: a flush of a million entries is one request.
             .env(
                 "THUMBD_REQUEST_TIMEOUT_MS",
                 FLUSH_MAX.as_millis().to_string(),
             )
-            .env("THUMBD_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(File::create(dir.join("thumbd.out"))?)
             .stderr(File::create(&log)?)
@@ -220,6 +210,27 @@ impl Drop for Thumbd {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The program on some servers, with no settings but these.
+pub(crate) fn program(
+    program: &Path,
+    redis_url: &str,
+    database_url: &str,
+    slice_seconds: u64,
+) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("THUMBD_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .env("THUMBD_REDIS_URL", redis_url)
+        .env("THUMBD_DATABASE_URL", database_url)
+        .env("THUMBD_SLICE_SECONDS", slice_seconds.to_string())
+        .env("THUMBD_LOG", "warn");
+    command
 }
 
 /// User and system time of some processes so far.

@@ -34,9 +34,15 @@ struct Batch {
 }
 
 impl Batch {
-    fn new(mut entries: Vec<(u16, Entry)>) -> Self {
+    fn new(mut entries: Vec<(u16, Entry)>, rows_max: usize) -> Self {
         // Neighbours in the table go into the same transaction.
         entries.sort_unstable_by(|(_, a), (_, b)| (&a.user, &a.target).cmp(&(&b.user, &b.target)));
+        // Only of a user who needs several transactions is the time of each entry seen from outside: by the change feed.
+        for of_user in entries.chunk_by_mut(|(_, a), (_, b)| a.user == b.user) {
+            if of_user.len() > rows_max {
+                of_user.sort_unstable_by_key(|(_, entry)| entry.version);
+            }
+        }
         let all = || (0..entries.len() as u32).collect::<Vec<u32>>();
         let (mut users, mut targets) = (all(), all());
         let user = |at: &u32| (entries[*at as usize].0, &entries[*at as usize].1.user);
@@ -50,6 +56,21 @@ impl Batch {
             targets,
             entries,
         }
+    }
+
+    /// The entries in parts of at most `max`, at least one. A user stands in several only if they have more than that; the parts
+    /// are then in the order of time.
+    fn chunks(&self, max: usize) -> Vec<&[(u16, Entry)]> {
+        let (mut chunks, mut rest) = (Vec::new(), self.entries.as_slice());
+        while rest.len() > max {
+            let cut = &rest[max].1.user;
+            let before = rest.partition_point(|(_, entry)| entry.user < *cut);
+            let (chunk, behind) = rest.split_at(if before == 0 { max } else { before });
+            chunks.push(chunk);
+            rest = behind;
+        }
+        chunks.push(rest);
+        chunks
     }
 
     /// Users or targets of one partition, each once.
@@ -83,7 +104,7 @@ impl Flusher {
         for (slice, homes) in std::mem::take(&mut work.slices) {
             self.current.store(slice.0, Ordering::Relaxed);
             let (batch, unreadable) = timed("read", self.read(slice, &homes, &work.fence)).await?;
-            let apply = self.apply(slice, &batch.entries, unreadable, &work, report);
+            let apply = self.apply(slice, &batch, unreadable, &work, report);
             let refused = timed("apply", apply).await?;
             work.landed = work.landed.max(slice);
             report.slices += 1;
@@ -209,22 +230,20 @@ impl Flusher {
             unreadable.extend(read.unreadable);
             steps::point("flush.read").await;
         }
-        let batch = off_the_workers(move || Batch::new(entries)).await?;
+        let rows_max = self.bounds.rows_max;
+        let batch = off_the_workers(move || Batch::new(entries, rows_max)).await?;
         Ok((batch, unreadable))
     }
 
     async fn apply(
         &self,
         slice: SliceId,
-        entries: &[(u16, Entry)],
+        batch: &Batch,
         unreadable: Vec<Quarantined>,
         work: &Work,
         report: &mut FlushReport,
     ) -> Result<Vec<Refused>, FlushError> {
-        let mut chunks: Vec<&[(u16, Entry)]> = entries.chunks(self.bounds.rows_max).collect();
-        if chunks.is_empty() {
-            chunks.push(&[]);
-        }
+        let chunks = batch.chunks(self.bounds.rows_max);
         let last = chunks.len() - 1;
         let (mut out, mut reasons) = (Vec::new(), Vec::new());
         for (number, entries) in chunks.into_iter().enumerate() {

@@ -102,7 +102,7 @@ impl Service {
             ledger,
             resident_ttl_seconds: settings.resident_ttl_seconds,
             lookups: AtomicU64::new(0),
-            lists: Semaphore::new(LIST_QUERIES_MAX),
+            lists: Semaphore::new(list_places(settings.database_connections_max)),
             backlog: AtomicU64::new(0),
             backlog_max: settings.backlog_entries_max,
             recovered: Notify::new(),
@@ -181,6 +181,11 @@ pub fn layout(settings: &Settings) -> Layout {
         slice_ms: settings.slice_seconds * 1000,
         key_prefix: settings.key_prefix.clone(),
     }
+}
+
+/// How many queries for lists may be under way with so many connections.
+fn list_places(connections: u32) -> usize {
+    (connections as usize / 2).clamp(1, LIST_QUERIES_MAX)
 }
 
 /// A handle on MySQL as the settings say.

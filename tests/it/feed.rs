@@ -7,7 +7,7 @@ use sqlx::Row;
 use thumbd::config::{FeedTarget, Settings};
 use thumbd::erasure::{self, Eraser};
 use thumbd::feed::Relay;
-use thumbd::ledger::FeedState;
+use thumbd::ledger::{FeedChange, FeedState};
 
 use crate::app::TestApp;
 use crate::serve::{Serve, until};
@@ -140,6 +140,37 @@ async fn events_rise_by_one_and_stand_in_the_order_of_what_happened() {
     let wanted =
         "gap|'u1' '3' true|'u1' '1' true|'u1' '2' true|'1' 1|'2' 1|'3' 1|'u1' '1' false|'1' 0";
     assert_eq!(shown.join("|").replace('"', "'"), wanted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_is_told_in_order_also_when_a_slice_needs_several_transactions() {
+    let settings = Settings {
+        slice_seconds: 3600,
+        flush_rows_max: 3,
+        ..stand::settings(4).await
+    };
+    let stand = Stand::on(settings).await;
+    stand.ledger.feed_set(true, MANY).await.unwrap();
+    // Backwards in the order of the table. The second user stands at the border of two transactions, the third needs two alone.
+    for (user, targets) in [("u1", 2), ("u2", 2), ("u3", 5)] {
+        for target in (1..=targets).rev() {
+            stand.like(user, &format!("blog:{target}")).await.unwrap();
+        }
+    }
+    stand.flush().await;
+    let mut told: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for event in stand.ledger.feed_page(MANY).await.unwrap() {
+        if let FeedChange::Thumb { user, version, .. } = event.change {
+            told.entry(user).or_default().push(version);
+        }
+    }
+    let of_each: Vec<usize> = told.values().map(Vec::len).collect();
+    assert_eq!(of_each, [2, 2, 5]);
+    assert!(
+        told.values().all(|versions| versions.is_sorted()),
+        "{told:?}"
+    );
+    stand.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -36,6 +36,7 @@ mod relayout;
 mod repair;
 mod road;
 mod schedule;
+mod secrets;
 mod serve;
 mod servers;
 mod service;

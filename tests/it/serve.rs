@@ -16,8 +16,8 @@ use crate::servers::TestEnv;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Pause between two looks.
 const POLL: Duration = Duration::from_millis(20);
-/// Lines of its log that are kept.
-const LINES_MAX: usize = 2000;
+/// Lines of its log that are kept: more than a test at the level `trace` makes.
+const LINES_MAX: usize = 100_000;
 
 /// A process; it is killed when it is dropped.
 pub(crate) struct Serve {

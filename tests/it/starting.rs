@@ -17,7 +17,7 @@ use crate::serve::{Serve, until};
 use crate::servers::{self, TestEnv};
 use crate::stand;
 
-const PASSWORD: &str = "pw-Right-7";
+pub(crate) const PASSWORD: &str = "pw-Right-7";
 const WRONG: &str = "pw-Wrong-8";
 /// Nobody listens there.
 const NOBODY: &str = "127.0.0.1:1";
@@ -49,7 +49,7 @@ fn says(line: &str, words: &[&str]) {
     }
 }
 
-async fn raw_redis(url: &str) -> MultiplexedConnection {
+pub(crate) async fn raw_redis(url: &str) -> MultiplexedConnection {
     let settings = Settings {
         redis_url: Some(Secret::new(url)),
         ..Settings::default()
@@ -64,8 +64,8 @@ async fn no_lease(redis: &MultiplexedConnection, env: &TestEnv) {
 }
 
 /// The stores of a test, looked at past everything that is in the way of thumbd.
-struct Stores {
-    env: TestEnv,
+pub(crate) struct Stores {
+    pub(crate) env: TestEnv,
     pool: MySqlPool,
     /// A database server of its own, and its directory.
     _own: Option<(SqlServer, TempDir)>,
@@ -84,7 +84,7 @@ impl Stores {
 
     /// On a database server that listens on TCP: a client and a server that do not agree on whether they speak over a socket do not
     /// agree on how to send a password.
-    async fn over_tcp() -> Self {
+    pub(crate) async fn over_tcp() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let options = SqlOptions {
             tcp: true,
@@ -108,7 +108,7 @@ impl Stores {
         }
     }
 
-    async fn run(&self, text: &str) {
+    pub(crate) async fn run(&self, text: &str) {
         let run = sqlx::raw_sql(AssertSqlSafe(text)).execute(&self.pool);
         run.await.unwrap();
     }
@@ -295,7 +295,7 @@ async fn a_schema_that_is_too_new_is_refused() {
 }
 
 /// A user of MySQL with this password and no rights yet, and the environment behind a proxy that logs in as that user.
-async fn as_user(t: &Stores, password: &str) -> (TestEnv, String, Proxy) {
+pub(crate) async fn as_user(t: &Stores, password: &str) -> (TestEnv, String, Proxy) {
     let sql = Proxy::before_url(&t.env.database_url).await;
     let name = t.env.key_prefix.clone();
     t.run(&format!(

@@ -11,7 +11,7 @@ use thumbd::config::Settings;
 
 use crate::app::{ADMIN_TOKEN, SERVICE_KEY, TestApp, send};
 
-const SECRET: &str = "a secret of thirty-two bytes or more";
+pub(crate) const SECRET: &str = "a secret of thirty-two bytes or more";
 
 /// The callers, in the order of the columns below.
 const CALLERS: [&str; 9] = [

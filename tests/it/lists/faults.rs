@@ -3,14 +3,16 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use thumbd::config::Settings;
+use thumbd::limits::LIST_QUERIES_MAX;
 use thumbd::service::{ServiceError, distrust};
 
 use super::{ask, shorts};
 use crate::app::{Answer, TestApp};
 use crate::chaos;
-use crate::serve::PATIENCE;
+use crate::serve::{PATIENCE, until};
 use crate::servers;
-use crate::stand::{Stand, target, user};
+use crate::stand::{self, Stand, target, user};
 
 fn refused(answer: &Answer, code: &str) {
     let json = answer.json();
@@ -133,4 +135,57 @@ async fn an_emptied_partition_is_initialised_by_a_list() {
     let likes = t.service.user_likes(&user("u1"), None, None, 5).await;
     assert_eq!(likes.unwrap().rows.len(), 1);
     t.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_that_hang_leave_connections_for_others() {
+    for (connections, places) in [(16, LIST_QUERIES_MAX), (4, 2), (2, 1)] {
+        let t = Stand::on(Settings {
+            database_connections_max: connections,
+            cold_timeout_ms: 1500,
+            slice_seconds: 3600,
+            ..stand::settings(1).await
+        })
+        .await;
+        t.like("u1", "blog:1").await.unwrap();
+        t.flush().await;
+        // Not a lock of rows: those do not hold up a reader.
+        let mut locked = t.pool.acquire().await.unwrap();
+        sqlx::raw_sql("LOCK TABLES thumb WRITE")
+            .execute(&mut *locked)
+            .await
+            .unwrap();
+        let of = target("blog:1");
+        let asked = (0..3 * places).map(|_| t.service.likers(&of, None, None, 5));
+        let asked = futures_util::future::join_all(asked);
+        let looked = async {
+            let text = "SELECT COUNT(*) FROM information_schema.processlist \
+                 WHERE db = DATABASE() AND state LIKE 'Waiting for table%'";
+            until("as many as may hang", async || {
+                t.number(text).await == places as i64
+            })
+            .await;
+            // Something else still gets an answer, soon enough for somebody who waits.
+            let begun = Instant::now();
+            t.ledger.flush_state().await.unwrap();
+            assert!(begun.elapsed() < Duration::from_secs(1));
+            assert_eq!(t.number(text).await, places as i64);
+        };
+        let (answers, ()) = tokio::join!(asked, looked);
+        for answer in answers {
+            let error = answer.unwrap_err();
+            let known = matches!(
+                error,
+                ServiceError::Busy { .. } | ServiceError::DatabaseUnavailable { .. }
+            );
+            assert!(known, "{error:?}");
+        }
+        sqlx::raw_sql("UNLOCK TABLES")
+            .execute(&mut *locked)
+            .await
+            .unwrap();
+        let rows = t.service.likers(&of, None, None, 5).await.unwrap().1.rows;
+        assert_eq!(rows.len(), 1);
+        t.check().await;
+    }
 }
