@@ -302,8 +302,8 @@ impl Runner {
     /// Counts, and logs when things begin to fail and when they are well again.
     fn note_outcome(&mut self, job: &'static str, result: Result<(), &JobError>, started: Instant) {
         let outcome = if result.is_ok() { "done" } else { "failed" };
-        metrics::counter!(names::FLUSHES, "job" => job, "outcome" => outcome).increment(1);
-        metrics::histogram!(names::FLUSH_SECONDS, "job" => job)
+        metrics::counter!(names::FLUSHES, "task" => job, "outcome" => outcome).increment(1);
+        metrics::histogram!(names::FLUSH_SECONDS, "task" => job)
             .record(started.elapsed().as_secs_f64());
         match result {
             Err(error) => {
@@ -328,7 +328,7 @@ impl Runner {
 fn count_from_zero() {
     for job in ["flush", COMPENSATE] {
         for outcome in ["done", "failed"] {
-            metrics::counter!(names::FLUSHES, "job" => job, "outcome" => outcome).increment(0);
+            metrics::counter!(names::FLUSHES, "task" => job, "outcome" => outcome).increment(0);
         }
     }
     metrics::counter!(names::FLUSH_TRANSACTIONS).increment(0);

@@ -101,8 +101,14 @@ async fn an_outage_is_told_where_it_begins_and_where_it_ends() {
         ("THUMBD_DATABASE_ACQUIRE_TIMEOUT_MS", "200"),
     ];
     let serve = Serve::start(&behind, &settings).await;
+    // The compensator of the first start would fail too.
+    let compensated = "thumbd_last_compensation_timestamp_seconds";
+    until("it has compensated", async || {
+        serve.metric(compensated).await.is_some()
+    })
+    .await;
     assert_eq!(serve.like("u1", "blog/1").await.status, 200);
-    let failed = r#"thumbd_flushes_total{job="flush",outcome="failed"}"#;
+    let failed = r#"thumbd_flushes_total{task="flush",outcome="failed"}"#;
     for (proxy, name) in [(&sql, "MySQL"), (&redis, "Redis")] {
         let before = serve.metric(failed).await.unwrap();
         let lines = serve.lines().len();
