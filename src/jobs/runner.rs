@@ -333,6 +333,7 @@ fn count_from_zero() {
     }
     metrics::counter!(names::FLUSH_TRANSACTIONS).increment(0);
     metrics::counter!(names::TRANSACTION_RETRIES).increment(0);
+    metrics::counter!(names::LEASES_LOST).increment(0);
 }
 
 /// Those whom a run serves since it has sealed.
