@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: run test test-mysql schemathesis lint check check-all bench torture deps fmt
+.PHONY: run test test-mysql schemathesis promtool lint check check-all bench torture deps fmt
 
 # A complete thumbd on private servers. The data stay in .thumbd.
 run: deps
@@ -25,6 +25,7 @@ check: lint
 # The same with the tests that take long, and on both databases.
 check-all: lint
 	THUMBD_SLOW_TESTS=1 $(CARGO) test
+	$(MAKE) promtool
 	$(MAKE) schemathesis
 	$(MAKE) test-mysql
 
@@ -34,11 +35,16 @@ EXAMPLES ?= 100
 schemathesis: deps
 	EXAMPLES=$(EXAMPLES) scripts/schemathesis.sh
 
+# The alerts, each tried, and the dashboard's expressions. Where promtool is missing it is unpacked into target, not installed.
+promtool:
+	scripts/promtool.sh
+
 lint: deps
 	scripts/check-components.sh
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps
+	if command -v promtool >/dev/null 2>&1; then scripts/promtool.sh; fi
 	if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check bans licenses sources; fi
 
 # A long mix of everything that can break, and a check of what clients were told: make torture SECONDS=600 SEED=7

@@ -1,9 +1,10 @@
 //! Logs and metrics of the process: where they go and how they look. What is logged and measured is decided where it happens.
 
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 
 use anyhow::Context as _;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_process::Collector;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -15,6 +16,10 @@ pub mod names {
     pub const HTTP_REQUEST_SECONDS: &str = "thumbd_http_request_seconds";
     /// Counter by `action` and `outcome`: what became of operations.
     pub const OPERATIONS: &str = "thumbd_operations_total";
+    /// Histogram, seconds, by `script`: how long a script call took, from sending to the reply.
+    pub const SCRIPT_SECONDS: &str = "thumbd_script_seconds";
+    /// Counter by `script` and `outcome`: what the scripts did with likes and unlikes.
+    pub const SCRIPT_OPERATIONS: &str = "thumbd_script_operations_total";
     /// Counter by `outcome`: cold users and counts that were to be loaded.
     pub const COLD_LOADS: &str = "thumbd_cold_loads_total";
     /// Gauge: cold users and counts that wait or are being loaded.
@@ -35,7 +40,7 @@ pub mod names {
     pub const FLUSH_STEP_SECONDS: &str = "thumbd_flush_step_seconds";
     /// Gauge: 1 while this process holds the lease.
     pub const LEASE_HELD: &str = "thumbd_lease_held";
-    /// Gauge: counts that were not what the rows say, in the last audit of this process.
+    /// Gauge: counts that were not what the rows say, in the last compensation of any process.
     pub const COUNT_DIFFERENCES: &str = "thumbd_count_differences";
     /// Gauge: entries that stand in quarantine.
     pub const QUARANTINE_ENTRIES: &str = "thumbd_quarantine_entries";
@@ -49,7 +54,9 @@ pub mod names {
     pub const FLUSHED_ENTRIES: &str = "thumbd_flushed_entries_total";
     /// Counter: rows that were changed in MySQL.
     pub const FLUSHED_ROWS: &str = "thumbd_flushed_rows_total";
-    /// Counter: transactions that had to begin again.
+    /// Counter: transactions that were begun to carry a slice into MySQL.
+    pub const FLUSH_TRANSACTIONS: &str = "thumbd_flush_transactions_total";
+    /// Counter: those of them that were begun because another had to end.
     pub const TRANSACTION_RETRIES: &str = "thumbd_transaction_retries_total";
     /// Counter by `cause`: partitions that were initialised or reset.
     pub const RECOVERIES: &str = "thumbd_recoveries_total";
@@ -127,6 +134,12 @@ pub fn metrics_init() -> anyhow::Result<PrometheusHandle> {
         .context("metrics are already going elsewhere")?;
     metrics::gauge!(names::BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     Ok(handle.insert(installed).clone())
+}
+
+/// Measures memory, CPU and files of this process, for whoever is about to look at the metrics. A few reads of `/proc`.
+pub fn process_measure() {
+    static COLLECTOR: LazyLock<Collector> = LazyLock::new(Collector::default);
+    COLLECTOR.collect();
 }
 
 #[cfg(test)]

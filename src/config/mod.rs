@@ -225,7 +225,7 @@ settings! {
     }
     Log {
         /// What is logged: off, error, warn, info, debug, trace, or a list such as info,thumbd::flush=debug.
-        log: String = log_filter().default("info,tokio_cron_scheduler=warn");
+        log: String = log_filter().default("info,sqlx=error,tokio_cron_scheduler=warn");
         /// How it is logged: text for people, json (one object a line) for machines.
         log_format: LogFormat = log_format().default("text");
     }

@@ -9,7 +9,6 @@ use crate::domain::Version;
 use crate::ledger::{Audit, CountDifference};
 use crate::service::new_generation;
 use crate::steps;
-use crate::telemetry::names;
 
 /// Differences that a report lists; all are counted.
 const DIFFERENCES_LISTED: usize = 20;
@@ -118,7 +117,6 @@ impl Flusher {
         }
         steps::point("compensate.pruned").await;
         report.audit = self.ledger.audit_counts(|_, _| ()).await?.into();
-        metrics::gauge!(names::COUNT_DIFFERENCES).set(report.audit.differences_total as f64);
         if report.audit.differences_total > 0 {
             tracing::error!(
                 differences = report.audit.differences_total,

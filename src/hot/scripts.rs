@@ -1,14 +1,18 @@
 //! The scripts in `lua/`: their texts, their hashes, and the call that loads one where Redis does not have it.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
 
 use redis::{Arg, Cmd, ErrorKind, Script as RedisScript, ServerErrorKind, Value};
 
 use super::HotError;
 use super::wire::Wire;
+use crate::telemetry::names;
 
 /// A script and the hash by which Redis knows it.
 pub(super) struct Script {
+    /// Its file in `lua/`, without the end: a label of metrics.
+    name: Arc<str>,
     text: &'static str,
     hash: String,
 }
@@ -16,7 +20,7 @@ pub(super) struct Script {
 macro_rules! scripts {
     ($($name:ident = $($file:literal)+;)*) => {
         $(pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(concat!($(include_str!(concat!("../../lua/", $file))),+)));)*
+            LazyLock::new(|| Script::new(stringify!($name), concat!($(include_str!(concat!("../../lua/", $file))),+)));)*
         /// Name, text and number of the files in `lua/`, for tests.
         #[cfg(test)]
         pub(super) const TEXTS: &[(&str, &str)] =
@@ -48,8 +52,9 @@ scripts! {
 }
 
 impl Script {
-    fn new(text: &'static str) -> Self {
+    fn new(name: &str, text: &'static str) -> Self {
         Self {
+            name: name.to_ascii_lowercase().into(),
             text,
             hash: RedisScript::new(text).get_hash().to_owned(),
         }
@@ -65,13 +70,20 @@ impl Script {
     /// Sends a call, and again with the text if Redis did not have the script: then nothing was done the first time. Loading it
     /// and calling it would be two steps, and it may be forgotten between them.
     pub(super) async fn send(&self, wire: &Wire, call: &Cmd) -> Result<Value, HotError> {
-        match wire.send(call).await {
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                let whole = self.with_text(call);
-                Ok(wire.send(&whole).await?)
-            }
-            other => Ok(other?),
+        let begun = Instant::now();
+        let mut sent = wire.send(call).await;
+        if let Err(error) = &sent
+            && error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+        {
+            sent = wire.send(&self.with_text(call)).await;
         }
+        metrics::histogram!(names::SCRIPT_SECONDS, "script" => self.name()).record(begun.elapsed());
+        Ok(sent?)
+    }
+
+    /// Its file in `lua/`, without the end.
+    pub(super) fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
     }
 
     /// The same call by text instead of by hash; it leaves the script with Redis.

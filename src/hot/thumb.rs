@@ -4,14 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use metrics::Label;
+use redis::Value;
+
 use super::keys::Keys;
 use super::limit::{self, Limit, Limits};
 use super::reply::Reply;
-use super::scripts::{THUMB, UNTHUMB, UNTHUMB_KEPT};
+use super::scripts::{Script, THUMB, UNTHUMB, UNTHUMB_KEPT};
 use super::wire::Wire;
 use super::{Hot, HotError, HotOptions, Moment, Trouble, bounded};
 use crate::domain::{Target, UserId};
 use crate::limits::MOVED_RETRIES_MAX;
+use crate::telemetry::names;
 
 /// What MySQL says of a target that a partial user does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,21 +157,91 @@ impl Line {
                 line.limits.add_arguments(&mut call, operations);
             }
             let sent = script.send(&line.wire, &call);
-            let value = bounded(&line.options, &line.trouble, 1, sent).await?;
-            let mut reply = Reply::new(value)?;
-            match reply.int()? {
-                0 => return answers(reply, operations, &line.limits),
-                1 => line.open.store(reply.unsigned()?, Ordering::Relaxed),
-                2 => return Ok(vec![Answer::Uninitialised; operations.len()]),
-                _ => {
-                    return Err(HotError::Layout {
-                        found: reply.text()?,
-                        wanted: line.layout.clone(),
-                    });
-                }
+            let sent = bounded(&line.options, &line.trouble, 1, sent).await;
+            let answers = sent.and_then(|value| line.answers(value, operations));
+            count_outcomes(script, &answers, operations.len());
+            if let Some(answers) = answers? {
+                return Ok(answers);
             }
         }
         Err(HotError::MovedTooOften)
+    }
+}
+
+impl LineInner {
+    /// What the script says of each operation. `None`: another slice is open, and nothing was done.
+    fn answers(
+        &self,
+        value: Value,
+        operations: &[&Thumb],
+    ) -> Result<Option<Vec<Answer>>, HotError> {
+        let mut reply = Reply::new(value)?;
+        match reply.int()? {
+            0 => answers(reply, operations, &self.limits).map(Some),
+            1 => {
+                self.open.store(reply.unsigned()?, Ordering::Relaxed);
+                Ok(None)
+            }
+            2 => Ok(Some(vec![Answer::Uninitialised; operations.len()])),
+            _ => Err(HotError::Layout {
+                found: reply.text()?,
+                wanted: self.layout.clone(),
+            }),
+        }
+    }
+}
+
+/// Counts what became of the operations of one call.
+fn count_outcomes(
+    script: &Script,
+    answers: &Result<Option<Vec<Answer>>, HotError>,
+    operations: usize,
+) {
+    let count = |outcome: &'static str, count: u64| {
+        let labels = [
+            Label::new("script", script.name()),
+            Label::from_static_parts("outcome", outcome),
+        ];
+        metrics::counter!(names::SCRIPT_OPERATIONS, labels.iter()).increment(count);
+    };
+    match answers {
+        Ok(Some(answers)) => {
+            for (at, outcome) in OUTCOMES.iter().enumerate() {
+                let same = answers.iter().filter(|answer| answer.outcome() == at);
+                match same.count() as u64 {
+                    0 => {}
+                    some => count(outcome, some),
+                }
+            }
+        }
+        Ok(None) => count("moved", operations as u64),
+        Err(_) => count("failed", operations as u64),
+    }
+}
+
+/// Names of the answers, as metrics tell them.
+const OUTCOMES: [&str; 7] = [
+    "changed",
+    "unchanged",
+    "cold",
+    "not_held",
+    "limited",
+    "recovering",
+    "uninitialised",
+];
+
+impl Answer {
+    /// Its place in [`OUTCOMES`].
+    fn outcome(&self) -> usize {
+        match self {
+            Self::Done { changed: true, .. } => 0,
+            Self::Done { changed: false, .. } => 1,
+            Self::Cold { .. } => 2,
+            Self::NotHeld { .. } => 3,
+            Self::Limited { .. } => 4,
+            Self::Recovering => 5,
+            Self::Uninitialised => 6,
+        }
     }
 }
 

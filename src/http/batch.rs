@@ -12,6 +12,7 @@ use super::auth::Caller;
 use super::fields::Fields;
 use super::problem::Problem;
 use super::state::Shared;
+use super::trace::Trace;
 use super::{answer, body, request_id, subject};
 use crate::config::Kinds;
 use crate::domain::{Action, Operation, UserId};
@@ -45,6 +46,7 @@ pub(super) async fn post(
     caller.check_write()?;
     let request_id = request.headers().get(request_id::HEADER).cloned();
     let request_id = request_id.unwrap_or(HeaderValue::from_static("-"));
+    let trace = Trace::of(request.headers());
     let bytes = body::read(request, shared.body_bytes_max).await?;
     let parsed = parse(&bytes, &shared.kinds, &caller)?;
     let mut operations = Vec::with_capacity(parsed.len());
@@ -72,7 +74,9 @@ pub(super) async fn post(
             Ok((liked, outcome.is_some_and(|outcome| outcome.changed)))
         })
         .collect();
-    let results = results.iter().map(|result| item(result, &request_id));
+    let results = results
+        .iter()
+        .map(|result| item(result, &request_id, trace));
     let results = results.collect();
     Ok(answer::json(StatusCode::OK, &Results { results }))
 }
@@ -103,6 +107,7 @@ async fn run(
 fn item<'a>(
     result: &'a Result<(bool, bool), Problem>,
     request_id: &HeaderValue,
+    trace: Option<Trace>,
 ) -> Item<impl Serialize + use<'a>> {
     match result {
         Ok((liked, changed)) => Item::Done {
@@ -111,7 +116,7 @@ fn item<'a>(
             changed: *changed,
         },
         Err(problem) => {
-            problem.log(request_id);
+            problem.log(request_id, trace);
             Item::Failed {
                 status: problem.status().as_u16(),
                 error: problem.body(None),

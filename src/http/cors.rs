@@ -6,25 +6,27 @@ use std::sync::Arc;
 use axum::http::{HeaderName, HeaderValue, Method, header};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-use super::request_id;
+use super::{request_id, trace};
 use crate::config::Origins;
 use crate::limits::CORS_MAX_AGE;
 
 /// What pages may read of an answer, beside what they may read of every one.
-const EXPOSED: [HeaderName; 5] = [
+const EXPOSED: [HeaderName; 6] = [
     header::RETRY_AFTER,
     HeaderName::from_static("ratelimit"),
     HeaderName::from_static("ratelimit-policy"),
     header::ETAG,
     request_id::HEADER,
+    trace::ANSWER,
 ];
 /// What pages may send, beside what they may send anywhere.
-const ALLOWED: [HeaderName; 5] = [
+const ALLOWED: [HeaderName; 6] = [
     header::AUTHORIZATION,
     header::CONTENT_TYPE,
     header::IF_NONE_MATCH,
     HeaderName::from_static("x-user-id"),
     request_id::HEADER,
+    trace::HEADER,
 ];
 
 /// Wraps what answers the calls of pages from these origins.

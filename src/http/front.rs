@@ -21,6 +21,7 @@ use super::observe::Observer;
 use super::problem::Problem;
 use super::request_id;
 use super::state::Shared;
+use super::trace::{self, Trace};
 use crate::config::Settings;
 use crate::limits::ADMIN_REQUEST_MAX;
 
@@ -66,6 +67,7 @@ impl Front {
             self.request_timeout
         };
         let request_id = request_id::of(request.headers());
+        let trace = Trace::of(request.headers());
         // The one route that logs by itself finds the id where a caller would have put it.
         if !request.body().is_end_stream() {
             let headers = request.headers_mut();
@@ -81,15 +83,30 @@ impl Front {
             None => admit(request).await,
         };
         if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-            problem.log(&request_id);
+            problem.log(&request_id, trace);
             problem.write(&mut response, &request_id);
         }
         let headers = response.headers_mut();
         headers.entry(header::CACHE_CONTROL).or_insert(NO_STORE);
-        headers.insert(request_id::HEADER, request_id);
-        observed.answered(response.status());
+        if let Some(trace) = &trace {
+            headers.insert(trace::ANSWER, trace.answer());
+        }
+        headers.insert(request_id::HEADER, request_id.clone());
+        let status = response.status();
+        // The pattern of the address and not the address, which names users and targets.
+        tracing::debug!(
+            request_id = request_id.to_str().unwrap_or_default(),
+            trace_id = trace.as_ref().map(Trace::id),
+            method = observed.method(),
+            route = observed.route(),
+            status = status.as_u16(),
+            duration_us = observed.duration().as_micros() as u64,
+            "answered"
+        );
+        observed.answered(status);
         Ok(response)
     }
+
     /// Runs the handler of a request, unless it is one of too many.
     async fn admit(&self, request: Request<Body>, limit: Duration) -> Result<Response, Infallible> {
         let class = Class::of(request.method(), request.uri().path());

@@ -23,6 +23,7 @@ mod request_id;
 mod server;
 mod state;
 mod subject;
+mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;

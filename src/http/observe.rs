@@ -1,7 +1,7 @@
 //! Metrics of requests. All labels come from fixed lists, and their handles are made once.
 
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::http::{Method, StatusCode};
 use metrics::{Gauge, Histogram};
@@ -76,6 +76,20 @@ pub(super) struct Observed<'a> {
 }
 
 impl Observed<'_> {
+    /// The pattern of its address.
+    pub(super) fn route(&self) -> &'static str {
+        ROUTES[self.route]
+    }
+
+    pub(super) fn method(&self) -> &'static str {
+        METHODS[self.method]
+    }
+
+    /// How long it has taken so far.
+    pub(super) fn duration(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
     /// Notes how it was answered.
     pub(super) fn answered(mut self, status: StatusCode) {
         self.class = usize::from(status.as_u16() / 100).clamp(1, GONE) - 1;

@@ -10,6 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::contract::schemas;
+use super::trace::Trace;
 use crate::domain::IdError;
 use crate::hot::Limit;
 use crate::jobs::JobError;
@@ -268,10 +269,12 @@ impl Problem {
     }
 
     /// Writes to the log what the caller is not told.
-    pub(super) fn log(&self, request_id: &HeaderValue) {
+    pub(super) fn log(&self, request_id: &HeaderValue, trace: Option<Trace>) {
         if let Some(cause) = self.more.as_ref().and_then(|more| more.cause.as_ref()) {
             let request_id = request_id.to_str().unwrap_or_default();
-            tracing::error!(request_id, code = self.code, "request failed: {cause}");
+            let trace_id = trace.as_ref().map(Trace::id);
+            let code = self.code;
+            tracing::error!(request_id, trace_id, code, "request failed: {cause}");
         }
     }
 

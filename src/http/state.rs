@@ -18,6 +18,7 @@ use crate::config::Kinds;
 use crate::hot::Writes;
 use crate::jobs::Jobs;
 use crate::service::Service;
+use crate::telemetry;
 
 /// What all handlers share.
 pub(super) struct Shared {
@@ -113,5 +114,6 @@ pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
 /// `GET /metrics`: open to all, for it holds neither users nor targets.
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    telemetry::process_measure();
     ([(header::CONTENT_TYPE, TEXT)], shared.metrics.render()).into_response()
 }

@@ -38,7 +38,35 @@ async fn tables(ledger: &Ledger) -> Result<(), LedgerError> {
     let stopped = feed.state == FeedState::Stopped;
     metrics::gauge!(names::FEED_STOPPED).set(f64::from(u8::from(stopped)));
     if let Some(done) = ledger.job_last_done(COMPENSATE).await? {
-        metrics::gauge!(names::COMPENSATED_TIMESTAMP).set(done.timestamp() as f64);
+        metrics::gauge!(names::COMPENSATED_TIMESTAMP).set(done.planned_at.timestamp() as f64);
+        if let Some(count) = differences(&done.detail) {
+            metrics::gauge!(names::COUNT_DIFFERENCES).set(count as f64);
+        }
     }
     Ok(())
+}
+
+/// How many counts the report of a compensation says to be wrong. It is looked for in the text: the list of the wrong ones comes behind
+/// it, and is cut if it is long.
+fn differences(report: &str) -> Option<u64> {
+    let (_, behind) = report.split_once("\"differences_total\":")?;
+    let end = behind.find(|sign: char| !sign.is_ascii_digit())?;
+    behind[..end].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flush::CompensationReport;
+
+    #[test]
+    fn differences_are_read_from_a_report_also_if_it_is_cut() {
+        let mut report = CompensationReport::default();
+        report.audit.differences_total = 12;
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(differences(&text), Some(12), "{text}");
+        let cut = text.find("\"differences\":").unwrap() + 15;
+        assert_eq!(differences(&text[..cut]), Some(12), "{text}");
+        assert_eq!(differences(""), None);
+    }
 }

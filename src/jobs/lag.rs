@@ -1,12 +1,13 @@
 //! Measures what MySQL does not have yet: how old it is and how much, also while a run hangs or Redis is away.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::flush::{Flusher, SealedLengths};
+use crate::flush::{Flusher, SealedLengths, SliceInfo};
 use crate::service::Service;
 use crate::telemetry::names;
 
@@ -39,20 +40,17 @@ impl Lag {
     pub(super) async fn measure(self: Arc<Self>, flusher: Flusher, service: Service) {
         let mut sealed = SealedLengths::default();
         let mut run_id = None;
-        // When the oldest operation that MySQL does not have was accepted, by this machine's clock.
-        let mut oldest: Option<Instant> = None;
+        let mut ages = Ages::default();
         loop {
             if let Ok(standing) = flusher.standing(&mut sealed).await {
-                let lag = Duration::from_millis(standing.lag_ms);
-                let since = Instant::now().checked_sub(lag);
-                oldest = since.filter(|_| standing.lag_ms > 0);
+                ages.note(&standing.slices, Instant::now());
                 service.backlog_note(standing.entries);
                 metrics::gauge!(names::UNFLUSHED_ENTRIES).set(standing.entries as f64);
             } else {
                 // It may be another Redis when it comes back.
                 sealed = SealedLengths::default();
             }
-            let lag = oldest.map_or(Duration::ZERO, |oldest| oldest.elapsed());
+            let lag = ages.oldest(Instant::now());
             let lag_ms = u64::try_from(lag.as_millis()).unwrap_or(u64::MAX);
             self.lag_ms.store(lag_ms, Ordering::Relaxed);
             metrics::gauge!(names::FLUSH_LAG_SECONDS).set(lag.as_secs_f64());
@@ -68,5 +66,71 @@ impl Lag {
                 () = self.now.notified() => {}
             }
         }
+    }
+}
+
+/// When the live slices were begun, by this machine's clock, which never goes back. Redis's clock can be set back; then the ids of
+/// new slices are in the future for a while, and by them nothing would ever be old.
+#[derive(Default)]
+struct Ages(HashMap<(u16, u64), Instant>);
+
+impl Ages {
+    /// Takes over what is live now. A slice keeps the earliest beginning that was ever seen of it.
+    fn note(&mut self, slices: &[SliceInfo], now: Instant) {
+        let before = std::mem::take(&mut self.0);
+        self.0 = slices
+            .iter()
+            .map(|slice| {
+                let key = (slice.partition, slice.id);
+                let age = Duration::from_millis(slice.age_ms);
+                let begun = now.checked_sub(age).unwrap_or(now);
+                let known = before.get(&key).copied();
+                (key, known.map_or(begun, |known| known.min(begun)))
+            })
+            .collect();
+    }
+
+    /// Age of the oldest; zero without any.
+    fn oldest(&self, now: Instant) -> Duration {
+        let ages = self.0.values().map(|begun| now.duration_since(*begun));
+        ages.max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flush::SliceState;
+
+    fn slice(id: u64, age_ms: u64) -> SliceInfo {
+        SliceInfo {
+            partition: 0,
+            id,
+            age_ms,
+            entries: 1,
+            state: SliceState::Open,
+        }
+    }
+
+    #[test]
+    fn what_is_live_ages_whatever_the_clock_of_redis_does() {
+        let begun = Instant::now();
+        let after = |ms| begun + Duration::from_millis(ms);
+        let lag = |ages: &Ages, ms| ages.oldest(after(ms)).as_millis();
+        let mut ages = Ages::default();
+        assert_eq!(lag(&ages, 0), 0);
+        ages.note(&[slice(1, 3000), slice(2, 0)], after(0));
+        assert_eq!(lag(&ages, 0), 3000);
+        // Redis cannot be asked: it goes on ageing.
+        assert_eq!(lag(&ages, 5000), 8000);
+        // The clock was set back, and by their ids both are of the future.
+        ages.note(&[slice(1, 0), slice(2, 0)], after(6000));
+        assert_eq!(lag(&ages, 6000), 9000);
+        // The older one has landed.
+        ages.note(&[slice(2, 0)], after(7000));
+        assert_eq!(lag(&ages, 7000), 7000);
+        // Redis was emptied, or all has landed.
+        ages.note(&[], after(8000));
+        assert_eq!(lag(&ages, 9000), 0);
     }
 }

@@ -14,6 +14,7 @@ use super::{Layout, Ledger, LedgerError, erased, kinds, outbox, refuse, state};
 use crate::domain::{Entry, SliceId, Version};
 use crate::limits::{REFUSED_ENTRIES_MAX, REFUSED_ROUNDS_MAX, TRANSACTION_TRIES_MAX};
 use crate::steps;
+use crate::telemetry::names;
 
 /// Longest wait before the first repetition; it doubles with each.
 const RETRY_WAIT: Duration = Duration::from_millis(10);
@@ -155,6 +156,7 @@ async fn apply_rest(
     tries = 1;
     loop {
         *tries_all += 1;
+        metrics::counter!(names::FLUSH_TRANSACTIONS).increment(1);
         match transact(session, mirrors, chunk, &rows, out).await {
             Ok(ended) => {
                 if !rows.is_empty() {
@@ -167,6 +169,7 @@ async fn apply_rest(
                 // After a lock wait timeout the rest of the transaction is still there: always begin again from the start.
                 session.rollback().await;
                 again(error, session, &mut tries).await?;
+                metrics::counter!(names::TRANSACTION_RETRIES).increment(1);
             }
         }
     }

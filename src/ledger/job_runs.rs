@@ -25,6 +25,15 @@ pub struct JobEnd<'a> {
     pub held: Duration,
 }
 
+/// A run that was done.
+#[derive(Debug, Clone)]
+pub struct JobDone {
+    /// When it was planned or asked for.
+    pub planned_at: DateTime<Utc>,
+    /// What it did, up to 8192 bytes of it.
+    pub detail: String,
+}
+
 impl Ledger {
     /// Enters a run by the time it was planned or asked for. `None`: it has come to its end already. For whoever has the lease: a run
     /// that was entered and did not end is taken over, because its owner is dead.
@@ -75,15 +84,18 @@ impl Ledger {
         Ok(())
     }
 
-    /// When the newest run that was done was planned for.
-    pub async fn job_last_done(&self, job: &str) -> Result<Option<DateTime<Utc>>, LedgerError> {
+    /// The newest run that was done, by the time for which it was planned.
+    pub async fn job_last_done(&self, job: &str) -> Result<Option<JobDone>, LedgerError> {
         let find = sqlx::query(
-            "SELECT planned_at FROM job_run WHERE job = ? AND outcome = 'done' ORDER BY planned_at DESC LIMIT 1",
+            "SELECT planned_at, detail FROM job_run WHERE job = ? AND outcome = 'done' ORDER BY planned_at DESC LIMIT 1",
         )
         .bind(job.to_owned());
         let row = self.session().await?.fetch_optional(find).await?;
-        let planned: Option<NaiveDateTime> = row.map(|row| row.try_get(0)).transpose()?;
-        Ok(planned.map(|planned| planned.and_utc()))
+        let Some(row) = row else { return Ok(None) };
+        Ok(Some(JobDone {
+            planned_at: row.try_get::<NaiveDateTime, _>(0)?.and_utc(),
+            detail: row.try_get::<Option<String>, _>(1)?.unwrap_or_default(),
+        }))
     }
 
     /// Removes runs that were planned before a time; many are removed bit by bit, each time somebody calls.

@@ -89,6 +89,7 @@ impl Service {
 
     /// Puts the use cases on stores that are connected.
     pub fn new(hot: Hot, ledger: Ledger, settings: &Settings) -> Self {
+        recover::count_from_zero();
         let bounds = Bounds {
             loads_max: settings.cold_loads_max,
             timeout: Duration::from_millis(settings.cold_timeout_ms),

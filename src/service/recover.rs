@@ -25,6 +25,13 @@ enum Damage {
 }
 
 impl Damage {
+    const ALL: [Self; 4] = [
+        Self::Emptied,
+        Self::RolledBack,
+        Self::LedgerBehind,
+        Self::LedgerLost,
+    ];
+
     fn name(self) -> &'static str {
         match self {
             Self::Emptied => "emptied",
@@ -32,6 +39,13 @@ impl Damage {
             Self::LedgerBehind => "ledger_behind",
             Self::LedgerLost => "ledger_lost",
         }
+    }
+}
+
+/// Begins the counters of recoveries at 0: one that appears with its first event has not risen for whoever alerts on it.
+pub(super) fn count_from_zero() {
+    for cause in Damage::ALL {
+        metrics::counter!(names::RECOVERIES, "cause" => cause.name()).increment(0);
     }
 }
 

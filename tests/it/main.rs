@@ -22,6 +22,7 @@ mod http;
 mod ledger;
 mod limits;
 mod lists;
+mod logs;
 mod lost_replies;
 mod metrics;
 mod model;

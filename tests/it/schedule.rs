@@ -315,7 +315,7 @@ async fn a_flush_that_panics_is_logged_and_told_and_the_next_one_lands_everythin
     })
     .await;
     until("ready", async || serve.ready().await["status"] == "ready").await;
-    let failed = r#"thumbd_flushes_total{job="flush",outcome="failed"}"#;
+    let failed = r#"thumbd_flushes_total{task="flush",outcome="failed"}"#;
     assert_eq!(serve.metric(failed).await, Some(panics.len() as f64));
     let lines = serve.lines();
     let said = |words: &str| lines.iter().filter(|line| line.contains(words)).count();

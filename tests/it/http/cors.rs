@@ -36,8 +36,8 @@ fn pair(name: &str, value: &str) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
-const EXPOSED: &str = "retry-after,ratelimit,ratelimit-policy,etag,x-request-id";
-const HEADERS: &str = "authorization,content-type,if-none-match,x-user-id,x-request-id";
+const EXPOSED: &str = "retry-after,ratelimit,ratelimit-policy,etag,x-request-id,traceresponse";
+const HEADERS: &str = "authorization,content-type,if-none-match,x-user-id,x-request-id,traceparent";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_told_anything_while_it_is_off() {
