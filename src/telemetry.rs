@@ -129,6 +129,24 @@ pub fn metrics_init() -> anyhow::Result<PrometheusHandle> {
     Ok(handle.insert(installed).clone())
 }
 
+/// An error with its causes, in one line whatever they hold.
+pub fn one_line(error: &anyhow::Error) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        // Some errors of libraries repeat their cause in their own text.
+        if !texts.last().is_some_and(|last| last.ends_with(&text)) {
+            texts.push(text);
+        }
+    }
+    let text = texts.join(": ");
+    text.split(['\n', '\r'])
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
