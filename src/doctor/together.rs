@@ -157,3 +157,32 @@ async fn flush(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::{Beat, Status};
+
+    #[tokio::test]
+    async fn clocks_that_differ_are_told() {
+        for (redis, database, status) in [
+            (0, 0, Status::Ok),
+            (900_000, 0, Status::Ok),
+            (0, 2_000_000, Status::Warning),
+            (-2_000_000, -2_000_000, Status::Warning),
+            (700_000, -700_000, Status::Warning),
+        ] {
+            let mut notes = Notes::default();
+            clocks(&mut notes, redis, database);
+            assert_eq!(notes.checks[0].status, status, "{redis} {database}");
+        }
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let ahead = now.unwrap().as_micros() as u64 + 10_000_000;
+        let beat = Beat::take(async || Ok::<_, ()>(ahead)).await.unwrap();
+        assert!(
+            (5_000_000..=10_000_000).contains(&beat.ahead_us),
+            "{}",
+            beat.ahead_us
+        );
+    }
+}

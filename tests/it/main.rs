@@ -12,6 +12,7 @@ mod count_cache;
 mod crash;
 mod dev_servers;
 mod docs;
+mod doctor;
 mod durable;
 mod erasure;
 mod feed;
