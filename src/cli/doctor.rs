@@ -114,11 +114,26 @@ mod tests {
 
     #[test]
     fn a_check_is_a_line_with_its_fix() {
-        insta::assert_snapshot!(text(&report()), @"");
+        insta::assert_snapshot!(text(&report()), @r"
+        ok       settings values        so it is
+        failure  redis eviction         so it is | fix: CONFIG SET
+        skipped  both clocks            so it is
+        1 ok, 0 warnings, 1 failures, 1 skipped
+        ");
     }
 
     #[test]
     fn json_has_the_same() {
-        insta::assert_snapshot!(format!("{:#}", json(&report())), @"");
+        let json = json(&report());
+        assert_eq!(json["failures"], 1);
+        let fix = serde_json::json!({
+            "part": "redis",
+            "name": "eviction",
+            "status": "failure",
+            "found": "so it is",
+            "fix": "CONFIG SET",
+        });
+        assert_eq!(json["checks"][1], fix);
+        assert_eq!(json["checks"][0]["fix"], serde_json::Value::Null);
     }
 }
