@@ -156,6 +156,8 @@ pub const DOCTOR_MEMORY_PERCENT_MAX: u64 = 80;
 pub const DOCTOR_IDLE_MIN: Duration = Duration::from_secs(60);
 /// Files that a process has open beside its connections, at most.
 pub const DOCTOR_FILES_SPARE: u64 = 64;
+/// Bytes of a row of the staging table, at most: so much of `max_heap_table_size` a row of a transaction takes.
+pub const STAGE_ROW_BYTES_MAX: u64 = 320;
 /// Least `max_allowed_packet`, in bytes: what a statement and its arguments take at most.
 pub const PACKET_BYTES_MIN: u64 = 16 * 1024;
 

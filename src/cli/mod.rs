@@ -108,7 +108,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
     match dispatch(&matches, environment) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("thumbd: {}", one_line(&error));
+            eprintln!("thumbd: {}", one_line(error.as_ref()));
             let usage = error
                 .downcast_ref::<ConfigError>()
                 .is_some_and(ConfigError::is_usage);

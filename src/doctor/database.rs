@@ -10,7 +10,7 @@ use crate::jobs::COMPENSATE;
 use crate::ledger::{
     DatabaseInfo, FeedState, Ledger, LedgerError, Migrations, RIGHTS, RIGHTS_TO_MIGRATE,
 };
-use crate::limits::{DOCTOR_IDLE_MIN, DOCTOR_PING_SLOW, PACKET_BYTES_MIN};
+use crate::limits::{DOCTOR_IDLE_MIN, DOCTOR_PING_SLOW, PACKET_BYTES_MIN, STAGE_ROW_BYTES_MAX};
 use crate::service::connect_ledger;
 
 /// What helps where thumbd was not let in or not heard.
@@ -18,12 +18,12 @@ const REACH: &str = "look at THUMBD_DATABASE_URL (user, password, host, port, da
 /// What helps where a question failed that anybody may ask.
 const ASK: &str = "look into the server's log";
 
-/// A connection, and by how much the server's clock is ahead. `None` too if the tables are not there.
+/// A connection, by how much the server's clock is ahead, and whether all tables are there.
 pub(super) async fn check(
     notes: &mut Notes,
     settings: &Settings,
     instances: u32,
-) -> Option<(Ledger, i64)> {
+) -> Option<(Ledger, i64, bool)> {
     let ledger = match connect_ledger(settings) {
         Ok(ledger) => ledger,
         Err(error) => {
@@ -47,7 +47,7 @@ pub(super) async fn check(
     notes.ok("reach", format!("{} answers", info.version));
     server(notes, &info);
     durability(notes, &info);
-    packets(notes, &info);
+    sizes(notes, &info, settings);
     connections(notes, &info, settings, instances);
     rights(notes, &ledger, &info, settings).await;
     let migrated = schema(notes, &ledger, settings).await;
@@ -68,7 +68,7 @@ pub(super) async fn check(
     match Beat::take(async || ledger.time_us().await).await {
         Ok(beat) => {
             beat.note(notes, DOCTOR_PING_SLOW);
-            migrated.then_some((ledger, beat.ahead_us))
+            Some((ledger, beat.ahead_us, migrated))
         }
         Err(error) => {
             notes.failed("latency", error, REACH);
@@ -154,7 +154,8 @@ fn durability(notes: &mut Notes, info: &DatabaseInfo) {
     }
 }
 
-fn packets(notes: &mut Notes, info: &DatabaseInfo) {
+/// What a statement and the staging table of a flush need.
+fn sizes(notes: &mut Notes, info: &DatabaseInfo, settings: &Settings) {
     let bytes = info.number("max_allowed_packet").unwrap_or(0);
     let found = format!("max_allowed_packet is {bytes} bytes, {PACKET_BYTES_MIN} are needed");
     if bytes < PACKET_BYTES_MIN {
@@ -165,6 +166,28 @@ fn packets(notes: &mut Notes, info: &DatabaseInfo) {
         );
     } else {
         notes.ok("packets", found);
+    }
+    let rows = u64::from(settings.flush_rows_max);
+    let needed = rows * STAGE_ROW_BYTES_MAX;
+    let heap = info.number("max_heap_table_size").unwrap_or(u64::MAX);
+    let found = format!(
+        "max_heap_table_size is {heap} bytes, {needed} are needed for flush_rows_max {rows}"
+    );
+    if heap < needed {
+        notes.fail(
+            "staging",
+            found,
+            format!(
+                "{}, or a lower THUMBD_FLUSH_ROWS_MAX",
+                persist(
+                    info,
+                    "max_heap_table_size",
+                    &needed.max(16 << 20).to_string()
+                )
+            ),
+        );
+    } else {
+        notes.ok("staging", found);
     }
 }
 

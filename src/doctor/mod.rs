@@ -211,7 +211,7 @@ impl Notes {
 
     /// What failed because a server said no, or nothing.
     fn failed(&mut self, name: &'static str, error: impl Into<anyhow::Error>, fix: &str) {
-        self.fail(name, one_line(&error.into()), fix);
+        self.fail(name, one_line(error.into().as_ref()), fix);
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::{Notes, Subject};
 use crate::config::{KeyRule, Settings};
 use crate::limits::{ADMIN_CONNECTIONS_MAX, DOCTOR_FILES_SPARE};
+use crate::telemetry::one_line;
 
 /// Permissions of everybody, and of the group to write: whoever has them may read or change a secret.
 const TOO_MANY: u32 = 0o027;
@@ -19,7 +20,7 @@ pub(super) fn check(notes: &mut Notes, subject: &Subject) {
         }
         Err(error) => notes.fail(
             "values",
-            error.to_string(),
+            one_line(error),
             "correct it; `thumbd serve --help` lists all settings with what they allow",
         ),
     }

@@ -18,9 +18,15 @@ pub(super) async fn check(
     notes: &mut Notes,
     settings: &Settings,
     (hot, redis_ahead_us): (Hot, i64),
-    (ledger, database_ahead_us): (Ledger, i64),
+    (ledger, database_ahead_us, migrated): (Ledger, i64, bool),
 ) {
     clocks(notes, redis_ahead_us, database_ahead_us);
+    if !migrated {
+        return notes.skip(
+            "layout",
+            "layout and partitions, before all tables are there",
+        );
+    }
     match stored_layout(notes, settings, &ledger).await {
         Ok(true) => {}
         Ok(false) => return notes.skip("partitions", "partitions under another layout"),

@@ -192,6 +192,17 @@ async fn settings_are_looked_at_without_any_server() {
     let (_, text) = run(&["doctor"], &variables);
     has(&text, "has mode 0640");
     assert!(!text.contains("chmod"), "{text}");
+    // A file of settings that holds a secret is one of a secret.
+    let file = directory.path().join("thumbd.toml");
+    std::fs::write(&file, format!("service_key = \"{SERVICE_KEY}\"\n")).unwrap();
+    let readable = std::fs::Permissions::from_mode(0o604);
+    std::fs::set_permissions(&file, readable).unwrap();
+    let file = file.to_str().unwrap();
+    let (_, text) = run(&["doctor", "--config", file], &variables);
+    has(
+        &text,
+        &format!("{file}, which holds service_key, has mode 0604"),
+    );
     // Nothing is set.
     let (code, text) = run(&["doctor"], &[]);
     assert_eq!(code, Some(1), "{text}");
