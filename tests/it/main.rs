@@ -43,6 +43,7 @@ mod service;
 mod shutdown;
 mod stand;
 mod starting;
+mod systemd;
 mod torture;
 mod two_flushers;
 mod verify;
