@@ -130,8 +130,10 @@ impl Ledger {
         steps::holding("migrate.locked").await;
         let mut migrator = sqlx::migrate!();
         migrator.set_ignore_missing(true).set_locking(false);
-        nothing_in_the_way(&mut session).await?;
+        let clear = nothing_in_the_way(&mut session).await;
+        // Whatever comes of it, the connection is closed behind it, and the lock goes with it.
         let connection = session.spend();
+        clear?;
         // One that was cut off is run again: all of them can be repeated.
         connection
             .ensure_migrations_table(&migrator.table_name)
