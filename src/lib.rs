@@ -7,6 +7,7 @@ pub mod auth;
 pub mod cli;
 pub mod config;
 pub mod dev;
+pub mod doctor;
 pub mod domain;
 pub mod erasure;
 pub mod feed;

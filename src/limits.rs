@@ -142,6 +142,26 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often histograms are folded: in between each measurement is kept by itself.
 pub const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
+/// Longest look of `thumbd doctor` at one server, all waits together: who calls it waits for it.
+pub const DOCTOR_PART_MAX: Duration = Duration::from_secs(60);
+/// Times that it asks a server for its clock, to see how long an answer takes: a median needs some.
+pub const DOCTOR_PINGS: usize = 20;
+/// An answer that takes longer than this in the median is slow: a like waits for at least one of Redis.
+pub const DOCTOR_PING_SLOW: Duration = Duration::from_millis(20);
+/// By how much clocks may differ: the flush begins 250 ms behind a window by this machine's clock, and windows are Redis's.
+pub const DOCTOR_CLOCKS_APART_MAX: Duration = Duration::from_secs(1);
+/// Used part of Redis's memory, in percent, from which on it is nearly full.
+pub const DOCTOR_MEMORY_PERCENT_MAX: u64 = 80;
+/// A server that closes connections which were idle for less than this has us make a new one for every few requests.
+pub const DOCTOR_IDLE_MIN: Duration = Duration::from_secs(60);
+/// Files that a process has open beside its connections, at most.
+pub const DOCTOR_FILES_SPARE: u64 = 64;
+/// Bytes of a row of the staging table, at most: so much of `max_heap_table_size` a row of a transaction takes.
+pub const STAGE_ROW_BYTES_MAX: u64 = 320;
+/// Least `max_allowed_packet`, in bytes: what a statement and its arguments take at most.
+pub const PACKET_BYTES_MIN: u64 = 16 * 1024;
+
+const _: () = assert!(STATEMENT_BYTES_MAX < PACKET_BYTES_MIN as usize);
 const _: () = assert!(LIST_LIMIT <= LIST_LIMIT_MAX);
 const _: () = assert!(STAGE_ROWS_MAX * 8 < 65_535);
 const _: () = assert!(CASE_ARMS_MAX * 3 + 1 < 65_535);

@@ -1,5 +1,6 @@
-//! Logs and metrics of the process: where they go and how they look. What is logged and measured is decided where it happens.
+//! Logs, metrics and errors of the process: where they go and how they look. What is logged and measured is decided where it happens.
 
+use std::error::Error;
 use std::sync::{LazyLock, Mutex};
 
 use anyhow::Context as _;
@@ -140,6 +141,26 @@ pub fn metrics_init() -> anyhow::Result<PrometheusHandle> {
 pub fn process_measure() {
     static COLLECTOR: LazyLock<Collector> = LazyLock::new(Collector::default);
     COLLECTOR.collect();
+}
+
+/// An error with its causes, in one line whatever they hold.
+pub fn one_line(error: &(dyn Error + 'static)) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        next = cause.source();
+        let text = cause.to_string();
+        // Some errors of libraries repeat their cause in their own text.
+        if !texts.last().is_some_and(|last| last.ends_with(&text)) {
+            texts.push(text);
+        }
+    }
+    let text = texts.join(": ");
+    text.split(['\n', '\r'])
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 
 mod compare;
 pub mod compensate;
+mod completions;
 pub mod dev;
 mod dev_text;
+mod doctor;
 mod export;
 mod feed;
 pub mod flush;
@@ -25,7 +27,7 @@ use anyhow::Context as _;
 use clap::{Arg, ArgMatches, Command};
 
 use crate::config::{CONFIG_FLAG, ConfigError, Environment, Group, Settings, flags, table};
-use crate::telemetry;
+use crate::telemetry::{self, one_line};
 
 /// Exit code of a command line that is wrong.
 const USAGE: u8 = 2;
@@ -68,6 +70,7 @@ pub fn command() -> Command {
         .subcommand(with_settings(compensate::command(), BOTH_STORES))
         .subcommand(with_settings(verify::command(), BOTH_STORES))
         .subcommand(with_settings(repair::command(), BOTH_STORES))
+        .subcommand(with_settings(doctor::command(), ALL))
         .subcommand(quarantine::command())
         .subcommand(feed::command())
         .subcommand(key::command())
@@ -75,6 +78,7 @@ pub fn command() -> Command {
         .subcommand(with_settings(export::command(), &[Group::Database]))
         .subcommand(with_settings(compare::command(), &[Group::Database]))
         .subcommand(load::command())
+        .subcommand(completions::command())
 }
 
 /// Adds the flags of these groups, and names their secrets, which have none.
@@ -104,7 +108,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
     match dispatch(&matches, environment) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("thumbd: {}", one_line(&error));
+            eprintln!("thumbd: {}", one_line(error.as_ref()));
             let usage = error
                 .downcast_ref::<ConfigError>()
                 .is_some_and(ConfigError::is_usage);
@@ -119,19 +123,26 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
 
 fn dispatch(matches: &ArgMatches, environment: &Environment) -> anyhow::Result<ExitCode> {
     let (name, arguments) = matches.subcommand().context("no command")?;
-    // It needs no settings, and makes some.
-    if name == "key" {
-        return key::run(arguments);
+    // They need no settings.
+    match name {
+        // It makes some.
+        "key" => return key::run(arguments),
+        "completions" => return completions::run(arguments),
+        _ => {}
     }
     // Of a command of commands the innermost knows all flags.
     let innermost = arguments.subcommand().map_or(arguments, |(_, inner)| inner);
-    let settings = Settings::load(innermost, environment)?;
-    telemetry::log_init(&settings)?;
+    let settings = Settings::load(innermost, environment);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("the runtime cannot start")?;
     let result = runtime.block_on(async {
+        if name == "doctor" {
+            return doctor::run(arguments, settings, environment).await;
+        }
+        let settings = settings?;
+        telemetry::log_init(&settings)?;
         match name {
             "serve" => serve::run(settings).await,
             "dev" => dev::run(settings, dev::Arguments::read(arguments)?).await,
@@ -154,24 +165,6 @@ fn dispatch(matches: &ArgMatches, environment: &Environment) -> anyhow::Result<E
     // Commands drain what they started; only a read of standard input may be left, and cannot be ended.
     runtime.shutdown_background();
     result
-}
-
-/// An error with its causes, in one line whatever they hold.
-fn one_line(error: &anyhow::Error) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    for cause in error.chain() {
-        let text = cause.to_string();
-        // Some errors of libraries repeat their cause in their own text.
-        if !texts.last().is_some_and(|last| last.ends_with(&text)) {
-            texts.push(text);
-        }
-    }
-    let text = texts.join(": ");
-    text.split(['\n', '\r'])
-        .map(str::trim)
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 #[cfg(test)]

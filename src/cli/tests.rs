@@ -73,5 +73,5 @@ fn secrets_are_no_flags() {
 #[test]
 fn causes_stand_on_one_line() {
     let error = anyhow::anyhow!("low\n  level\r\n").context("high");
-    assert_eq!(one_line(&error), "high: low level");
+    assert_eq!(one_line(error.as_ref()), "high: low level");
 }

@@ -21,7 +21,7 @@ pub use example::example;
 pub use field::Setting;
 pub use kind_limits::{KindLimits, OperationRate, ToggleCooldown};
 pub use origins::Origins;
-pub use sources::{CONFIG_FLAG, CONFIG_VARIABLE, Environment, flags};
+pub use sources::{CONFIG_FLAG, CONFIG_VARIABLE, Environment, flags, secret_files};
 pub use values::{Cron, FeedTarget, KindSettings, Kinds, LogFormat, Mirror, Secret};
 pub use visibility::{KindVisibility, Visibility};
 

@@ -116,6 +116,26 @@ pub(super) fn find(flags: &ArgMatches, environment: &Environment) -> Result<Foun
     Ok(found)
 }
 
+/// The files that hold secrets of this run, each with a setting that it holds.
+pub fn secret_files(
+    flags: &ArgMatches,
+    environment: &Environment,
+) -> Result<Vec<(&'static str, PathBuf)>, ConfigError> {
+    let found = find(flags, environment)?;
+    let secrets = table().iter().filter(|setting| setting.secret);
+    let files = secrets.filter_map(|setting| match found.0.get(setting.name) {
+        Some((_, Source::File { path, .. } | Source::Toml(path))) => {
+            Some((setting.name, path.clone()))
+        }
+        _ => None,
+    });
+    let mut files: Vec<_> = files.collect();
+    // Of several secrets in one file the first will do.
+    files.sort_by(|one, other| one.1.cmp(&other.1));
+    files.dedup_by(|one, other| one.1 == other.1);
+    Ok(files)
+}
+
 /// The value of a flag, or nothing if this command does not have it.
 fn flag_text<'a>(flags: &'a ArgMatches, name: &str) -> Option<&'a str> {
     flags

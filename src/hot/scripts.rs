@@ -49,6 +49,7 @@ scripts! {
     RETIRE = "retire.lua";
     LEASE = "lease.lua";
     FEED = "feed.lua";
+    RIGHTS = "rights.lua";
 }
 
 impl Script {

@@ -30,12 +30,7 @@ const PROBE_MS: u64 = 1000;
 impl Hot {
     /// Asks the server what it is.
     pub async fn server_info(&self) -> Result<ServerInfo, HotError> {
-        let text = self.info(&redis::cmd("INFO")).await?;
-        Ok(ServerInfo {
-            version: field(&text, "redis_version"),
-            eviction_policy: field(&text, "maxmemory_policy"),
-            role: field(&text, "role"),
-        })
+        Ok(ServerInfo::of(&self.info(&redis::cmd("INFO")).await?))
     }
 
     /// Which run of the server this is: each start has another id.
@@ -45,7 +40,7 @@ impl Hot {
         Ok(field(&self.info(&command).await?, "run_id"))
     }
 
-    async fn info(&self, command: &redis::Cmd) -> Result<String, HotError> {
+    pub(super) async fn info(&self, command: &redis::Cmd) -> Result<String, HotError> {
         match self.job_command(command).await? {
             Value::BulkString(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
             Value::VerbatimString { text, .. } => Ok(text),
@@ -77,7 +72,8 @@ impl Hot {
     }
 }
 
-fn field(info: &str, name: &str) -> String {
+/// A field of what `INFO` says; empty if there is none.
+pub(super) fn field(info: &str, name: &str) -> String {
     info.lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
         .unwrap_or("")
@@ -86,25 +82,46 @@ fn field(info: &str, name: &str) -> String {
 }
 
 impl ServerInfo {
+    pub(super) fn of(info: &str) -> Self {
+        Self {
+            version: field(info, "redis_version"),
+            eviction_policy: field(info, "maxmemory_policy"),
+            role: field(info, "role"),
+        }
+    }
+
     /// Why thumbd must not work on this server, if it must not.
     pub fn problem(&self) -> Option<String> {
-        let major: u32 = self.version.split('.').next()?.parse().unwrap_or(0);
-        if major < 7 {
-            return Some(format!(
+        self.version_problem()
+            .or_else(|| self.eviction_problem())
+            .or_else(|| self.role_problem())
+    }
+
+    /// Why this version will not do.
+    pub fn version_problem(&self) -> Option<String> {
+        let major = self.version.split('.').next();
+        let major: u32 = major.and_then(|major| major.parse().ok()).unwrap_or(0);
+        (major < 7).then(|| {
+            format!(
                 "redis {} is too old: scripts with flags need Redis 7.0 or Valkey",
                 self.version
-            ));
-        }
-        if self.eviction_policy.starts_with("allkeys") {
-            return Some(format!(
+            )
+        })
+    }
+
+    /// Why what it does when memory is full will not do.
+    pub fn eviction_problem(&self) -> Option<String> {
+        self.eviction_policy.starts_with("allkeys").then(|| {
+            format!(
                 "maxmemory-policy is {}, which removes likes that are not in MySQL yet: set noeviction or volatile-lru",
                 self.eviction_policy
-            ));
-        }
-        if self.role != "master" {
-            return Some(format!("the server is a {}, not a master", self.role));
-        }
-        None
+            )
+        })
+    }
+
+    /// Why its role will not do.
+    pub fn role_problem(&self) -> Option<String> {
+        (self.role != "master").then(|| format!("the server is a {}, not a master", self.role))
     }
 }
 

@@ -27,6 +27,7 @@ use desk::Desk;
 pub use error::JobError;
 use lag::Lag;
 pub use lease::Lease;
+pub use runner::COMPENSATE;
 use runner::Runner;
 pub use schedule::Clock;
 
@@ -85,6 +86,11 @@ pub struct JobsStatus {
     pub last_compensation: Option<LastRun<CompensationReport>>,
 }
 
+/// Readiness tells of the flush when the oldest operation waits longer than this.
+pub fn lag_max(settings: &Settings) -> Duration {
+    FLUSH_LAG_MAX.max(Duration::from_secs(3 * settings.slice_seconds + 10))
+}
+
 impl Jobs {
     /// Starts the task and the schedules.
     pub async fn start(settings: &Settings, service: &Service) -> anyhow::Result<Self> {
@@ -120,7 +126,7 @@ impl Jobs {
             )),
             runner: Mutex::new(Some(closing(&desk, runner.run()))),
             ledger: service.ledger().clone(),
-            lag_max: FLUSH_LAG_MAX.max(Duration::from_secs(3 * settings.slice_seconds + 10)),
+            lag_max: lag_max(settings),
             lag,
             flusher,
             desk,

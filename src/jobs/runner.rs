@@ -20,7 +20,7 @@ use crate::telemetry::names;
 /// How often a run begins again because somebody else came between.
 const TRIES_MAX: usize = 3;
 /// The compensator's name in `job_run`.
-pub(super) const COMPENSATE: &str = "compensate";
+pub const COMPENSATE: &str = "compensate";
 /// At start the compensator runs if its last run is older than this.
 const COMPENSATE_AGE_MAX: TimeDelta = TimeDelta::days(1);
 

@@ -436,6 +436,13 @@ impl Ledger {
         self.mirrors.columns(&mut session).await.map(drop)
     }
 
+    /// Looks whether one mirror can be set.
+    pub async fn mirror_check(&self, kind: &str, mirror: &Mirror) -> Result<(), LedgerError> {
+        look(&mut self.session().await?, kind, mirror, true)
+            .await
+            .map(drop)
+    }
+
     /// The mirrors that were asked for, by kind.
     pub fn mirrors(&self) -> impl Iterator<Item = (&str, &Mirror)> {
         let wanted = self.mirrors.wanted.iter();

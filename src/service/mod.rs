@@ -21,7 +21,7 @@ use count_cache::CountCache;
 pub use error::ServiceError;
 pub use list::ListPage;
 pub use lookup::Seen;
-pub use recover::{check as recover_check, distrust, new_generation};
+pub use recover::{check as recover_check, damage, distrust, new_generation};
 pub use thumb::Outcome;
 
 use crate::config::Settings;

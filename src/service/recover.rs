@@ -49,23 +49,39 @@ pub(super) fn count_from_zero() {
     }
 }
 
+/// What is wrong with a partition, in a word, and nothing is done about it; `None`: nothing is.
+pub async fn damage(
+    hot: &Hot,
+    ledger: &Ledger,
+    partition: u16,
+) -> Result<Option<&'static str>, ServiceError> {
+    let found = look(hot, ledger, partition).await?;
+    Ok(found.map(|(damage, ..)| damage.name()))
+}
+
+/// What is wrong with a partition, and what both stores said.
+async fn look(
+    hot: &Hot,
+    ledger: &Ledger,
+    partition: u16,
+) -> Result<Option<(Damage, FlushState, Peek)>, ServiceError> {
+    // For `sealed` MySQL is read first, for `done` Redis: a flusher may commit and mark in between.
+    let before = ledger.flush_state().await?;
+    steps::point("recover.state").await;
+    let seen = hot.peek(partition).await?;
+    steps::point("recover.peek").await;
+    if let Some(damage) = sealed_damage(&before, &seen) {
+        return Ok(Some((damage, before, seen)));
+    }
+    let after = ledger.flush_state().await?;
+    Ok(ledger_damage(&after, &seen).map(|damage| (damage, after, seen)))
+}
+
 /// Checks a partition against MySQL and resets it if need be. True: it was reset.
 pub async fn check(hot: &Hot, ledger: &Ledger, partition: u16) -> Result<bool, ServiceError> {
     let mut was_reset = false;
     for _ in 0..RESETS_MAX {
-        // For `sealed` MySQL is read first, for `done` Redis: a flusher may commit and mark in between.
-        let before = ledger.flush_state().await?;
-        steps::point("recover.state").await;
-        let seen = hot.peek(partition).await?;
-        steps::point("recover.peek").await;
-        let damage = match sealed_damage(&before, &seen) {
-            Some(damage) => Some((damage, before)),
-            None => {
-                let after = ledger.flush_state().await?;
-                ledger_damage(&after, &seen).map(|damage| (damage, after))
-            }
-        };
-        let Some((damage, state)) = damage else {
+        let Some((damage, state, seen)) = look(hot, ledger, partition).await? else {
             return Ok(was_reset);
         };
         steps::point("recover.reset").await;

@@ -1,0 +1,214 @@
+//! What `thumbd doctor` looks at in Redis: how the server is set up, and what the user may do there. Nothing here writes a key.
+
+use std::collections::BTreeMap;
+
+use redis::{IntoConnectionInfo as _, Value};
+
+use super::reply::{Reply, int, text};
+use super::scripts::RIGHTS;
+use super::server::field;
+use super::{Hot, HotError, ServerInfo, keys};
+
+/// How a server is set up, by `INFO` and `CONFIG GET`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspected {
+    /// What a start looks at.
+    pub server: ServerInfo,
+    /// Name and version, for people.
+    pub program: String,
+    /// Whether it keeps an append-only file.
+    pub append_only: bool,
+    /// Whether its last write to the append-only file and its last snapshot succeeded.
+    pub disk_ok: bool,
+    /// Memory in use and most that may be, in bytes; 0 is no limit.
+    pub memory: (u64, u64),
+    /// Replicas that are connected.
+    pub replicas: u64,
+    /// `None`: the user may not ask for the configuration.
+    pub config: Option<RedisConfig>,
+}
+
+/// What only `CONFIG GET` tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedisConfig {
+    /// `always`, `everysec` or `no`.
+    pub append_fsync: String,
+    /// When it writes snapshots; empty: never.
+    pub save: String,
+    /// Replicas without which it takes no writes.
+    pub replicas_min: u64,
+}
+
+/// Commands that thumbd sends, or its scripts call, with the words behind them: M, L and F are a key of a partition, of a lease and
+/// of the feed.
+const COMMANDS: &[&str] = &[
+    "DEL M",
+    "EVAL x 1 M",
+    "EVALSHA x 1 M",
+    "EXISTS M",
+    "EXPIRE M 1",
+    "GET M",
+    "HDEL M f",
+    "HEXISTS M f",
+    "HGET M f",
+    "HGETALL M",
+    "HLEN M",
+    "HMGET M f",
+    "HSCAN M 0",
+    "HSET M f v",
+    "INFO",
+    "MGET M",
+    "MSET M v",
+    "PERSIST M",
+    "RENAME M M",
+    "SCAN 0",
+    "SET L v",
+    "SET M v",
+    "TIME",
+    "TTL M",
+    "UNLINK M",
+    "XADD F 1-0 f v",
+    "XINFO STREAM F",
+    "ZADD M 1 m",
+    "ZCARD M",
+    "ZRANGE M 0 1",
+    "ZRANGEBYSCORE M 0 1",
+    "ZREM M m",
+    "ZSCORE M m",
+];
+
+impl Hot {
+    /// Looks how the server is set up.
+    pub async fn inspect(&self) -> Result<Inspected, HotError> {
+        let info = self.info(&redis::cmd("INFO")).await?;
+        let number = |name| field(&info, name).parse().unwrap_or(0);
+        let ok = |name| matches!(&*field(&info, name), "ok" | "");
+        let server = ServerInfo::of(&info);
+        let program = match &*field(&info, "valkey_version") {
+            "" => format!("Redis {}", server.version),
+            valkey => format!("Valkey {valkey}"),
+        };
+        Ok(Inspected {
+            server,
+            program,
+            append_only: field(&info, "aof_enabled") == "1",
+            disk_ok: ok("aof_last_write_status") && ok("rdb_last_bgsave_status"),
+            memory: (number("used_memory"), number("maxmemory")),
+            replicas: number("connected_slaves"),
+            config: self.config().await?,
+        })
+    }
+
+    async fn config(&self) -> Result<Option<RedisConfig>, HotError> {
+        let mut command = redis::cmd("CONFIG");
+        command
+            .arg("GET")
+            .arg(&["appendfsync", "save", "min-replicas-to-write"]);
+        let pairs: Vec<Value> = match self.job_command(&command).await {
+            Ok(Value::Array(values)) => values,
+            Ok(Value::Map(pairs)) => pairs.into_iter().flat_map(|(k, v)| [k, v]).collect(),
+            // It is renamed, or not for this user.
+            Ok(_) | Err(HotError::Protocol(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut found = BTreeMap::new();
+        let mut pairs = pairs.into_iter();
+        while let (Some(name), Some(value)) = (pairs.next(), pairs.next()) {
+            found.insert(text(name)?, text(value)?);
+        }
+        let mut take = |name| found.remove(name).unwrap_or_default();
+        Ok(Some(RedisConfig {
+            append_fsync: take("appendfsync"),
+            save: take("save"),
+            replicas_min: take("min-replicas-to-write").parse().unwrap_or(0),
+        }))
+    }
+
+    /// Names of the commands that the user may not run on thumbd's keys, and that thumbd needs.
+    pub async fn commands_refused(&self) -> Result<Vec<&'static str>, HotError> {
+        let prefix = &self.0.options.prefix;
+        let (of_partition, lease) = (self.keys(0).meta(), keys::lease(prefix, "flush"));
+        let feed = keys::feed(prefix);
+        let mut call = RIGHTS.call(0);
+        for command in COMMANDS {
+            let words: Vec<&str> = command.split(' ').collect();
+            call.arg(words.len());
+            for word in words {
+                call.arg(match word {
+                    "M" => &of_partition,
+                    "L" => &lease,
+                    "F" => &feed,
+                    other => other,
+                });
+            }
+        }
+        let mut refused = Vec::new();
+        let mut reply = Reply::new(self.job(&RIGHTS, &call).await?)?;
+        while reply.left() > 0 {
+            let place = int(&reply.next()?)?;
+            let command = usize::try_from(place - 1)
+                .ok()
+                .and_then(|at| COMMANDS.get(at));
+            let name = command.and_then(|command| command.split(' ').next());
+            refused.extend(name);
+        }
+        refused.dedup();
+        Ok(refused)
+    }
+
+    /// The server's clock, Unix µs.
+    pub async fn time_us(&self) -> Result<u64, HotError> {
+        let mut reply = Reply::new(self.job_command(&redis::cmd("TIME")).await?)?;
+        let mut number = || {
+            let text = reply.text()?;
+            let bad = |_| HotError::Protocol("a time is not a number".into());
+            text.parse::<u64>().map_err(bad)
+        };
+        Ok(number()? * 1_000_000 + number()?)
+    }
+
+    /// The user that the address names, `default` if none.
+    pub fn user(&self) -> String {
+        let info = self.0.options.url.as_str().into_connection_info();
+        let user = info
+            .ok()
+            .and_then(|info| Some(info.redis_settings().username()?.to_owned()));
+        user.unwrap_or_else(|| "default".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::hot::scripts::TEXTS;
+
+    /// What stands in quotes behind `mark` in a text.
+    fn behind<'a>(mark: &'a str, text: &'a str) -> impl Iterator<Item = &'a str> {
+        let quoted = |rest: &'a str| rest.split(['\'', '"']).next().unwrap_or_default();
+        text.split(mark).skip(1).map(quoted)
+    }
+
+    #[test]
+    fn the_commands_are_those_of_the_scripts_and_of_this_module() {
+        let mut used = BTreeSet::from(["EVAL", "EVALSHA"]);
+        for (_, text) in TEXTS {
+            used.extend(behind("call('", text));
+        }
+        let mut files = Vec::new();
+        for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/hot")).unwrap() {
+            files.push(std::fs::read_to_string(file.unwrap().path()).unwrap());
+        }
+        for text in &files {
+            // Spelt so that it does not find itself.
+            used.extend(behind(concat!("redis::", "cmd(\""), text));
+        }
+        // Only the doctor's, which goes without.
+        assert!(used.remove("CONFIG"));
+        let known = COMMANDS
+            .iter()
+            .filter_map(|command| command.split(' ').next());
+        assert_eq!(used, known.collect());
+    }
+}
