@@ -74,6 +74,10 @@ async fn read(stand: &Stand, likes: Likes) -> Likes {
     tokio::task::spawn_blocking(read).await.unwrap()
 }
 
+fn relay(stand: &Stand) -> Relay {
+    Relay::new(&stand.settings, &stand.service).unwrap()
+}
+
 async fn delivered(stand: &Stand) {
     until("everything is delivered", async || {
         stand.ledger.feed_status().await.unwrap().backlog == 0
@@ -85,7 +89,7 @@ async fn delivered(stand: &Stand) {
 async fn a_reader_ends_with_what_the_tables_say() {
     let stand = told(2, MANY).await;
     // Two at once: the stream takes each event once all the same.
-    let relays = [(); 2].map(|()| tokio::spawn(Relay::new(&stand.settings, &stand.service).run()));
+    let relays = [(); 2].map(|()| tokio::spawn(relay(&stand).run()));
     let mut likes = Likes::default();
     for round in 0..3 {
         for n in 0..20 {
@@ -232,7 +236,7 @@ async fn a_stream_that_takes_nothing_holds_up_no_flush_and_is_tried_again() {
     let stand = told(1, MANY).await;
     let stream = format!("{}:v1:feed", stand.settings.key_prefix);
     stand.command::<()>(&["SET", &stream, "no stream"]).await;
-    let relay = tokio::spawn(Relay::new(&stand.settings, &stand.service).run());
+    let relay = tokio::spawn(relay(&stand).run());
     for user in ["u1", "u2"] {
         stand.like(user, "blog:1").await.unwrap();
         stand.flush().await;
@@ -249,7 +253,7 @@ async fn a_stream_that_takes_nothing_holds_up_no_flush_and_is_tried_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_forgot_which_ids_it_gave_out_begins_again_with_a_gap() {
     let stand = told(1, MANY).await;
-    let relay = tokio::spawn(Relay::new(&stand.settings, &stand.service).run());
+    let relay = tokio::spawn(relay(&stand).run());
     delivered(&stand).await;
     stand.like("u1", "blog:1").await.unwrap();
     stand.flush().await;
