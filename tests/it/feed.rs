@@ -34,7 +34,7 @@ async fn told(partitions: u16, backlog_max: u64) -> Stand {
 }
 
 /// What the table says of each pair.
-async fn rows(stand: &Stand) -> BTreeMap<Pair, (bool, u64)> {
+pub(crate) async fn rows(stand: &Stand) -> BTreeMap<Pair, (bool, u64)> {
     let text =
         "SELECT user_id, name, target_id, thumbed, version FROM thumb JOIN kind USING (kind_id)";
     let rows = sqlx::query(text).fetch_all(&stand.pool).await.unwrap();
@@ -46,7 +46,7 @@ async fn rows(stand: &Stand) -> BTreeMap<Pair, (bool, u64)> {
         .collect()
 }
 
-async fn counts(stand: &Stand) -> BTreeMap<(String, String), i64> {
+pub(crate) async fn counts(stand: &Stand) -> BTreeMap<(String, String), i64> {
     let text = "SELECT name, target_id, count FROM thumb_count JOIN kind USING (kind_id)";
     let rows = sqlx::query(text).fetch_all(&stand.pool).await.unwrap();
     rows.iter()
@@ -78,7 +78,7 @@ fn relay(stand: &Stand) -> Relay {
     Relay::new(&stand.settings, &stand.service).unwrap()
 }
 
-async fn delivered(stand: &Stand) {
+pub(crate) async fn delivered(stand: &Stand) {
     until("everything is delivered", async || {
         stand.ledger.feed_status().await.unwrap().backlog == 0
     })

@@ -45,3 +45,4 @@ mod starting;
 mod torture;
 mod two_flushers;
 mod verify;
+mod webhook;
