@@ -41,6 +41,8 @@ fn secret(key: &[u8]) -> String {
 async fn told_to(url: &str, backlog_max: u64) -> Stand {
     let settings = Settings {
         slice_seconds: 3600,
+        // A relay that is dropped does not give it back.
+        lease_ttl_ms: 1000,
         feed: FeedTarget::Webhook,
         feed_webhook_url: Some(WebhookUrl::parse(url).unwrap()),
         feed_webhook_secret: Some(WebhookSecrets::parse(&secret(KEY)).unwrap()),
@@ -67,9 +69,10 @@ fn take(deliveries: &[Delivery]) -> Likes {
         );
         assert_eq!(delivery.header("content-type"), "application/json");
         for event in delivery.events() {
+            let before = likes.last;
             let told = likes.take(&event);
-            let gap = event["type"] == "gap";
-            assert_eq!(told == Told::Missed, gap, "{event} behind {}", likes.last);
+            let gap = event["type"] == "gap" && told != Told::Known;
+            assert_eq!(told == Told::Missed, gap, "{event} behind {before}");
         }
     }
     likes
@@ -147,11 +150,7 @@ async fn a_webhook_that_asks_for_a_pause_gets_it() {
     hook.answers([Reply::After(3)]);
     let stand = told_to(&hook.url, MANY).await;
     // Longer than the lease lives: it is kept all the same, and the other relay waits too.
-    let settings = Settings {
-        lease_ttl_ms: 1000,
-        ..stand.settings.clone()
-    };
-    let _relays = [relay(&settings, &stand), relay(&settings, &stand)];
+    let _relays = [(); 2].map(|()| relay(&stand.settings, &stand));
     let came = hook.comes(2).await;
     same(&came[0], &came[1]);
     let pause = came[1].at - came[0].at;
