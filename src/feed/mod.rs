@@ -35,10 +35,10 @@ enum RelayError {
     #[error("an event cannot be written: {0}")]
     Text(#[from] serde_json::Error),
     #[error(
-        "the stream has event {stream}, and the database, an older one by now, gave out ids up to {ledger} only: \
+        "event {told} was told, and the database, an older one by now, gave out ids up to {ledger} only: \
          what waited was dropped, and the feed begins again with a gap"
     )]
-    Forgotten { stream: u64, ledger: u64 },
+    Forgotten { told: u64, ledger: u64 },
 }
 
 impl RelayError {
@@ -136,10 +136,11 @@ impl Relay {
             return Ok(false);
         };
         let delivered = match &self.target {
-            Target::Stream { entries_max } => Delivered {
-                last,
-                new: stream::append(&self.hot, &self.ledger, *entries_max, &events).await?,
-            },
+            Target::Stream { entries_max } => {
+                let (new, told) = stream::append(&self.hot, *entries_max, &events).await?;
+                self.check_told(told, last).await?;
+                Delivered { last, new }
+            }
             Target::Webhook(webhook) => match self.post(webhook, &events).await? {
                 Some(delivered) => delivered,
                 None => return Ok(false),
@@ -176,14 +177,32 @@ impl Relay {
                 None => return Ok(None),
             }
         };
+        self.check_told(self.hot.feed_told(0).await?, batch.last)
+            .await?;
         tokio::select! {
             posted = webhook.post(&batch) => posted?,
             () = self.lease_lost() => return Ok(None),
         }
+        self.hot.feed_told(batch.last).await?;
         Ok(Some(Delivered {
             last: batch.last,
             new: batch.events,
         }))
+    }
+
+    /// Begins again with a gap if more was told than the database has given out: then it forgot that, and readers would take what
+    /// it gives out now for known.
+    async fn check_told(&self, told: u64, last: u64) -> Result<(), RelayError> {
+        if told <= last {
+            return Ok(());
+        }
+        // Otherwise another relay was faster.
+        let ledger = self.ledger.feed_status().await?.last_id;
+        if told <= ledger {
+            return Ok(());
+        }
+        self.ledger.feed_resume(told).await?;
+        Err(RelayError::Forgotten { told, ledger })
     }
 
     /// Renews the lease, until another process has it.

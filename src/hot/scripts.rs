@@ -45,6 +45,7 @@ scripts! {
     RETIRE = "retire.lua";
     LEASE = "lease.lua";
     FEED = "feed.lua";
+    FEED_TOLD = "feed_told.lua";
 }
 
 impl Script {

@@ -280,6 +280,30 @@ async fn a_batch_is_what_it_was_bound_to_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_forgot_what_the_webhook_was_told_begins_again_with_a_gap() {
+    let hook = Hook::start().await;
+    let stand = told_to(&hook.url, MANY).await;
+    let _relay = relay(&stand.settings, &stand);
+    stand.like("u1", "blog:1").await.unwrap();
+    stand.flush().await;
+    delivered(&stand).await;
+    let before = hook.came();
+    let known = take(&before).last;
+    // As a backup from before the first event would.
+    stand.sql("UPDATE flush_state SET feed_last = 7").await;
+    stand.like("u2", "blog:1").await.unwrap();
+    stand.flush().await;
+    let news = &hook.comes(before.len() + 1).await[before.len()..];
+    let event = &news[0].events()[0];
+    assert_eq!(event["type"], "gap");
+    assert!(event["id"].as_u64().unwrap() > known, "{event}");
+    stand.like("u3", "blog:1").await.unwrap();
+    stand.flush().await;
+    delivered(&stand).await;
+    assert_eq!(take(&hook.came()).counts, counts(&stand).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn while_a_secret_is_replaced_both_sign() {
     let hook = Hook::start().await;
     let stand = told_to(&hook.url, MANY).await;
