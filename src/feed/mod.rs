@@ -53,7 +53,7 @@ impl RelayError {
 
 enum Target {
     Stream { entries_max: u64 },
-    Webhook(Webhook),
+    Webhook(Box<Webhook>),
 }
 
 /// What was delivered.
@@ -77,7 +77,9 @@ impl Relay {
     /// A relay on connected stores. The target need not be there yet.
     pub fn new(settings: &Settings, service: &Service) -> Result<Self, FeedError> {
         let target = match settings.require_webhook()? {
-            Some((url, secrets)) => Target::Webhook(Webhook::new(settings, url, secrets)?),
+            Some((url, secrets)) => {
+                Target::Webhook(Box::new(Webhook::new(settings, url, secrets)?))
+            }
             None => Target::Stream {
                 entries_max: settings.feed_stream_max,
             },
