@@ -13,11 +13,7 @@ use crate::app::TestApp;
 use crate::serve::{Serve, until};
 use crate::servers;
 use crate::stand::{self, Stand};
-
-#[path = "../../examples/feed_consumer.rs"]
-#[allow(unreachable_pub, reason = "an example is a program of its own")]
-mod feed_consumer;
-use feed_consumer::{Likes, Pair, Told};
+use crate::webhook::webhook_consumer::feed_consumer::{self, Likes, Pair, Told};
 
 /// More than any test tells.
 const MANY: u64 = 1000;
