@@ -38,6 +38,7 @@ pub struct App {
 impl App {
     /// Binds the address, brings the schema up to date if the settings say so, connects and starts the jobs.
     pub async fn build(settings: Settings) -> anyhow::Result<Self> {
+        settings.require_webhook()?;
         let metrics = telemetry::metrics_init()?;
         let (listener, address) = listen(settings.listen).await?;
         let admin = match settings.admin_listen {
@@ -62,7 +63,7 @@ impl App {
         let told = settings.feed != FeedTarget::Off;
         let set = service.ledger().feed_set(told, settings.feed_backlog_max);
         set.await.context("the change feed")?;
-        let relay = told.then(|| Relay::new(&settings, &service));
+        let relay = told.then(|| Relay::new(&settings, &service)).transpose()?;
         let jobs = Jobs::start(&settings, &service).await?;
         let fronts = http::fronts(&settings, service.clone(), jobs.clone(), metrics.clone());
         let server = |listener, front, max| Server::new(listener, front, &settings, max);

@@ -84,6 +84,23 @@ pub const FEED_PAGE: u64 = 500;
 pub const FEED_PAUSE: Duration = Duration::from_millis(200);
 /// Longest pause of a relay that cannot deliver: a server that comes back is found soon, and one that is away is not bothered.
 pub const FEED_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Bytes of one delivery to a webhook: what servers take by default, and some 300 events.
+pub const FEED_WEBHOOK_BYTES_MAX: usize = 64 * 1024;
+/// Longest wait for a connection to a webhook: a second loss of a packet is survived, and another address is tried in time.
+pub const FEED_WEBHOOK_CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Longest wait for the answer of a webhook, connecting included: enough to store a batch, and the next flush brings more.
+pub const FEED_WEBHOOK_ANSWER_MAX: Duration = Duration::from_secs(15);
+/// Bytes that are read behind the head of an answer, and the time for it, so that the connection can be used again: nobody looks
+/// at them, and a new connection costs little.
+pub const FEED_WEBHOOK_REST_BYTES_MAX: usize = 16 * 1024;
+/// See [`FEED_WEBHOOK_REST_BYTES_MAX`].
+pub const FEED_WEBHOOK_REST_MAX: Duration = Duration::from_secs(1);
+/// Longest head of an answer.
+pub const FEED_WEBHOOK_HEAD_BYTES_MAX: usize = 32 * 1024;
+/// How long an idle connection to a webhook is kept: longer than a window of ten seconds.
+pub const FEED_WEBHOOK_IDLE_MAX: Duration = Duration::from_secs(30);
+/// Longest `Retry-After` that is heeded: whoever mends a webhook wants to see it work.
+pub const FEED_RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// Events that are dropped by one statement: few enough that nobody waits for it.
 pub const FEED_DELETE_ROWS_MAX: u64 = 5000;
 
@@ -163,5 +180,6 @@ pub const PACKET_BYTES_MIN: u64 = 16 * 1024;
 
 const _: () = assert!(STATEMENT_BYTES_MAX < PACKET_BYTES_MIN as usize);
 const _: () = assert!(LIST_LIMIT <= LIST_LIMIT_MAX);
+const _: () = assert!(FEED_WEBHOOK_CONNECT_MAX.as_secs() < FEED_WEBHOOK_ANSWER_MAX.as_secs());
 const _: () = assert!(STAGE_ROWS_MAX * 8 < 65_535);
 const _: () = assert!(CASE_ARMS_MAX * 3 + 1 < 65_535);

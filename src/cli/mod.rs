@@ -86,7 +86,7 @@ pub(super) fn with_settings(command: Command, groups: &[Group]) -> Command {
     let secrets: Vec<String> = table()
         .iter()
         .filter(|setting| setting.secret && groups.contains(&setting.group))
-        .map(|setting| format!("  {:<22} {}", setting.variable(), setting.help))
+        .map(|setting| format!("  {:<26} {}", setting.variable(), setting.help))
         .collect();
     let secrets = format!(
         "Secrets (never flags; also as …_FILE, which names a file, or in the TOML file):\n{}",

@@ -58,6 +58,14 @@ pub enum ConfigError {
         /// The setting.
         setting: &'static str,
     },
+    /// A setting that the value of another one cannot go without.
+    #[error("{setting} is not set, and {by} needs it: give {variable}, {variable}_FILE, or {setting} in the file named by --config", variable = super::sources::variable(setting))]
+    Needed {
+        /// The setting.
+        setting: &'static str,
+        /// The other one with its value.
+        by: &'static str,
+    },
     /// Two values that do not go together.
     #[error("{left} must be {relation} {right}: {why}")]
     Relation {
@@ -126,6 +134,7 @@ impl ConfigError {
             Self::Value { from, .. } => matches!(from, Source::Flag(_)),
             Self::Relation { flagged, .. } => *flagged,
             Self::Missing { .. }
+            | Self::Needed { .. }
             | Self::Both { .. }
             | Self::Unknown { .. }
             | Self::Encoding { .. }

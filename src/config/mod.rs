@@ -12,6 +12,7 @@ mod sources;
 mod toml_file;
 mod values;
 mod visibility;
+mod webhook;
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -24,6 +25,7 @@ pub use origins::Origins;
 pub use sources::{CONFIG_FLAG, CONFIG_VARIABLE, Environment, flags, secret_files};
 pub use values::{Cron, FeedTarget, KindSettings, Kinds, LogFormat, Mirror, Secret};
 pub use visibility::{KindVisibility, Visibility};
+pub use webhook::{WebhookSecrets, WebhookUrl};
 
 use field::Found;
 use origins::origins;
@@ -31,6 +33,7 @@ use rules::{
     address, boolean, cron, feed, jwt_keys, jwt_secret, key_prefix, kinds, log_filter, log_format,
     named_keys, range, secret, text, time_zone, url,
 };
+use webhook::{webhook_secrets, webhook_url};
 
 use crate::auth::{NamedKey, Right, TokenKeys};
 
@@ -107,6 +110,9 @@ const KEY_EXAMPLE: &str = r#"name = "web"
 #rights = ["write"]
 #kinds = ["blog"]"#;
 const JWT_KEYS_EXAMPLE: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"2026-12","x":"4I5kfcKUxDI7utrOOY12wEXQ-Vg7NVnorof-T2Ev6zs"}]}"#;
+
+/// It says `change-me`, in Base64.
+const WEBHOOK_SECRET_EXAMPLE: &str = "whsec_Y2hhbmdlLW1lLXRvLTMyLXJhbmRvbS1ieXRlcyE=";
 
 settings! {
     Service {
@@ -202,12 +208,18 @@ settings! {
         queue_operations_max: usize = range(1, 1_000_000).default("10000");
     }
     Feed {
-        /// Where changes are told that landed in the database: off, or stream (a stream in Redis); the same in all instances.
+        /// Where changes are told that landed in the database: off, stream (a stream in Redis) or webhook (an address of yours); the same in all instances.
         feed: FeedTarget = feed().default("off");
         /// About how many events the stream keeps; more if its readers may be away for longer; an event takes some 150 bytes.
         feed_stream_max: u64 = range(1000, 100_000_000).default("1000000");
         /// Most events that wait in the database to be delivered; beyond it the feed stops, and everything else goes on.
         feed_backlog_max: u64 = range(100_000, 100_000_000).default("1000000");
+        /// Where changes are posted to, if feed is webhook; its path may hold a token.
+        feed_webhook_url: Option<WebhookUrl> = webhook_url().optional().example("https://www.example.com/hooks/likes");
+        /// With what deliveries are signed (Standard Webhooks); two while the one is replaced by the other.
+        feed_webhook_secret: Option<WebhookSecrets> = webhook_secrets().optional().example(WEBHOOK_SECRET_EXAMPLE);
+        /// File of certificates (PEM) that the webhook's certificate is checked against, instead of those of the system.
+        feed_webhook_ca_file: Option<String> = text(4096).optional().example("/etc/thumbd/ca.pem");
     }
     Http {
         /// Longest life of a request in milliseconds; less than the time for which the proxy in front waits.
@@ -341,6 +353,17 @@ impl Settings {
         self.keys.iter().any(|key| key.has(Right::Admin))
     }
 
+    /// Where changes are posted to and with what they are signed, if `feed` is `webhook`.
+    pub fn require_webhook(&self) -> Result<Option<(&WebhookUrl, &WebhookSecrets)>, ConfigError> {
+        if self.feed != FeedTarget::Webhook {
+            return Ok(None);
+        }
+        let url = self.feed_webhook_url.as_ref();
+        let url = url.ok_or(needed("feed_webhook_url"))?;
+        let secrets = self.feed_webhook_secret.as_ref();
+        Ok(Some((url, secrets.ok_or(needed("feed_webhook_secret"))?)))
+    }
+
     /// The address of Redis, for commands that cannot go without.
     pub fn require_redis_url(&self) -> Result<&Secret, ConfigError> {
         required("redis_url", &self.redis_url)
@@ -349,6 +372,13 @@ impl Settings {
     /// The address of the database, for commands that cannot go without.
     pub fn require_database_url(&self) -> Result<&Secret, ConfigError> {
         required("database_url", &self.database_url)
+    }
+}
+
+fn needed(setting: &'static str) -> ConfigError {
+    ConfigError::Needed {
+        setting,
+        by: "feed = webhook",
     }
 }
 

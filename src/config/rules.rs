@@ -231,9 +231,10 @@ pub(super) fn log_filter() -> Rule<String> {
 }
 
 pub(super) fn feed() -> Rule<FeedTarget> {
-    rule(Shape::Text, "off or stream", |text| match text {
+    rule(Shape::Text, "off, stream or webhook", |text| match text {
         "off" => Ok(FeedTarget::Off),
         "stream" => Ok(FeedTarget::Stream),
+        "webhook" => Ok(FeedTarget::Webhook),
         _ => Err(format!("{text:?} is no target of the feed")),
     })
 }

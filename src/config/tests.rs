@@ -200,6 +200,9 @@ fn errors_never_hold_a_secret() {
         "redis_url = \"hunter2://hunter2\"",
         "database_url = \"hunter2\"",
         "redis_url = hunter2",
+        "feed_webhook_url = \"http://www.example.com/hunter2\"",
+        "feed_webhook_url = \"hunter2\"",
+        "feed_webhook_secret = \"hunter2\"",
     ] {
         let problem = Files::toml_problem(text);
         assert!(!problem.contains("hunter2"), "{problem}");
@@ -234,6 +237,16 @@ fn wrong_values_name_setting_source_and_range() {
         problem(&["--log", "inof"], &[]),
         problem(&["--log", "thumbd=loud"], &[]),
         problem(&["--log-format", "xml"], &[]),
+        problem(&["--feed", "http"], &[]),
+        problem(
+            &[],
+            &[("THUMBD_FEED_WEBHOOK_URL", "http://www.example.com/")],
+        ),
+        problem(
+            &[],
+            &[("THUMBD_FEED_WEBHOOK_URL", "https://a:b@www.example.com/")],
+        ),
+        problem(&[], &[("THUMBD_FEED_WEBHOOK_SECRET", "whsec_c2hvcnQ=")]),
         problem(&["--kinds", "blog,,x"], &[]),
         problem(&["--key-prefix", "a:b"], &[]),
         problem(&["--listen", "7468"], &[]),
@@ -532,6 +545,31 @@ fn keys_are_asked_for_by_name() {
     );
 }
 
+#[test]
+fn a_webhook_needs_an_address_and_a_secret() {
+    const URL: (&str, &str) = ("THUMBD_FEED_WEBHOOK_URL", "https://www.example.com/likes");
+    const SECRET: (&str, &str) = (
+        "THUMBD_FEED_WEBHOOK_SECRET",
+        "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+    );
+    let missing = |given: &[(&str, &str)]| {
+        let settings = load(&["--feed", "webhook"], given).unwrap();
+        settings.require_webhook().unwrap_err().to_string()
+    };
+    insta::assert_snapshot!([missing(&[]), missing(&[SECRET]), missing(&[URL])].join("\n"));
+    let settings = load(&["--feed", "webhook"], &[URL, SECRET]).unwrap();
+    let (url, _) = settings.require_webhook().unwrap().unwrap();
+    assert_eq!(url.origin(), "https://www.example.com");
+    let shown = format!("{settings:?}");
+    assert!(
+        !shown.contains("AAAA") && !shown.contains("/likes"),
+        "{shown}"
+    );
+    // Whoever switches it off for a while may leave the rest where it is.
+    let settings = load(&["--feed", "stream"], &[URL, SECRET]).unwrap();
+    assert!(settings.require_webhook().unwrap().is_none());
+}
+
 /// Run with `UPDATE_EXAMPLE=1` to write the file anew.
 #[test]
 fn the_checked_in_example_is_the_table() {
@@ -573,6 +611,8 @@ fn the_example_with_everything_uncommented_is_the_defaults() {
     settings.keys.clear();
     settings.admin_listen = None;
     settings.cors_origins = None;
+    (settings.feed_webhook_url, settings.feed_webhook_secret) = (None, None);
+    settings.feed_webhook_ca_file = None;
     (settings.jwt_secret, settings.jwt_keys) = (None, None);
     (settings.jwt_issuer, settings.jwt_audience) = (None, None);
     (

@@ -256,6 +256,8 @@ pub enum FeedTarget {
     Off,
     /// In a stream in Redis.
     Stream,
+    /// To an address, by HTTP.
+    Webhook,
 }
 
 /// How log lines look.

@@ -1,7 +1,7 @@
-//! Calls of `feed.lua`.
+//! Calls of `feed.lua` and `feed_told.lua`.
 
 use super::reply::Reply;
-use super::scripts::FEED;
+use super::scripts::{FEED, FEED_TOLD};
 use super::{Hot, HotError, keys};
 
 impl Hot {
@@ -20,5 +20,13 @@ impl Hot {
         }
         let mut reply = Reply::new(self.job(&FEED, &call).await?)?;
         Ok((reply.unsigned()?, reply.unsigned()?))
+    }
+
+    /// Remembers that a webhook was told up to this event; 0 only asks. Gives the last event that it was told ever.
+    pub async fn feed_told(&self, upto: u64) -> Result<u64, HotError> {
+        let mut call = FEED_TOLD.call(1);
+        call.arg(keys::feed_told(&self.0.options.prefix)).arg(upto);
+        let value = self.job(&FEED_TOLD, &call).await?;
+        Ok(super::reply::int(&value)?.max(0).unsigned_abs())
     }
 }

@@ -85,6 +85,11 @@ pub(super) fn feed(prefix: &str) -> String {
     format!("{prefix}:v1:feed")
 }
 
+/// The last event that a webhook was told; no partition owns it.
+pub(super) fn feed_told(prefix: &str) -> String {
+    format!("{prefix}:v1:feed:told")
+}
+
 /// Written to see whether Redis takes writes; it holds nothing.
 pub(super) fn probe(prefix: &str) -> String {
     format!("{prefix}:v1:probe")
@@ -115,6 +120,7 @@ mod tests {
         assert_eq!(keys.rest("slice", "thumbd:v1:{33}:slice:10"), None);
         assert_eq!(lease("thumbd", "flush"), "thumbd:v1:lease:flush");
         assert_eq!(feed("thumbd"), "thumbd:v1:feed");
+        assert_eq!(feed_told("thumbd"), "thumbd:v1:feed:told");
         assert_eq!(probe("thumbd"), "thumbd:v1:probe");
     }
 }

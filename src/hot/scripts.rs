@@ -50,6 +50,7 @@ scripts! {
     LEASE = "lease.lua";
     FEED = "feed.lua";
     RIGHTS = "rights.lua";
+    FEED_TOLD = "feed_told.lua";
 }
 
 impl Script {

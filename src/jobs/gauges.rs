@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::lag::Lag;
 use super::runner::COMPENSATE;
-use crate::ledger::{FeedState, Ledger, LedgerError};
+use crate::feed;
+use crate::ledger::{Ledger, LedgerError};
 use crate::limits::LEDGER_MEASURE_PAUSE;
 use crate::telemetry::names;
 
@@ -32,11 +33,7 @@ fn connections(ledger: &Ledger) {
 async fn tables(ledger: &Ledger) -> Result<(), LedgerError> {
     let entries = ledger.quarantine_count().await?;
     metrics::gauge!(names::QUARANTINE_ENTRIES).set(entries as f64);
-    let feed = ledger.feed_status().await?;
-    metrics::gauge!(names::FEED_BACKLOG).set(feed.backlog as f64);
-    metrics::gauge!(names::FEED_AGE_SECONDS).set(feed.age_ms as f64 / 1000.0);
-    let stopped = feed.state == FeedState::Stopped;
-    metrics::gauge!(names::FEED_STOPPED).set(f64::from(u8::from(stopped)));
+    feed::show(&ledger.feed_status().await?);
     if let Some(done) = ledger.job_last_done(COMPENSATE).await? {
         metrics::gauge!(names::COMPENSATED_TIMESTAMP).set(done.planned_at.timestamp() as f64);
         if let Some(count) = differences(&done.detail) {

@@ -330,6 +330,19 @@ impl Ledger {
         rows.iter().map(|row| Ok(decode(row)?)).collect()
     }
 
+    /// Binds events that wait, from the oldest up to `last`, into one batch, so that whoever delivers it, also behind a crash,
+    /// delivers the same. Gives the last event of it, which is another one if it was bound before, or nothing if it is gone.
+    pub async fn feed_bind(&self, first: u64, last: u64) -> Result<Option<u64>, LedgerError> {
+        const BIND: &str =
+            "UPDATE feed_event SET batch_last = ? WHERE event_id = ? AND batch_last = 0";
+        const BOUND: &str = "SELECT batch_last FROM feed_event WHERE event_id = ?";
+        let mut session = self.session().await?;
+        let bind = sqlx::query(BIND).bind(last).bind(first);
+        session.execute(bind).await?;
+        let bound = session.fetch_optional(sqlx::query(BOUND).bind(first));
+        Ok(bound.await?.map(|row| row.try_get(0)).transpose()?)
+    }
+
     /// Takes out what was delivered: all up to this id, which was the last of a page.
     pub async fn feed_delivered(&self, upto: u64) -> Result<(), LedgerError> {
         let remove = sqlx::query("DELETE FROM feed_event WHERE event_id <= ?").bind(upto);

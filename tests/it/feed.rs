@@ -13,11 +13,7 @@ use crate::app::TestApp;
 use crate::serve::{Serve, until};
 use crate::servers;
 use crate::stand::{self, Stand};
-
-#[path = "../../examples/feed_consumer.rs"]
-#[allow(unreachable_pub, reason = "an example is a program of its own")]
-mod feed_consumer;
-use feed_consumer::{Likes, Pair, Told};
+use crate::webhook::webhook_consumer::feed_consumer::{self, Likes, Pair, Told};
 
 /// More than any test tells.
 const MANY: u64 = 1000;
@@ -34,7 +30,7 @@ async fn told(partitions: u16, backlog_max: u64) -> Stand {
 }
 
 /// What the table says of each pair.
-async fn rows(stand: &Stand) -> BTreeMap<Pair, (bool, u64)> {
+pub(crate) async fn rows(stand: &Stand) -> BTreeMap<Pair, (bool, u64)> {
     let text =
         "SELECT user_id, name, target_id, thumbed, version FROM thumb JOIN kind USING (kind_id)";
     let rows = sqlx::query(text).fetch_all(&stand.pool).await.unwrap();
@@ -46,7 +42,7 @@ async fn rows(stand: &Stand) -> BTreeMap<Pair, (bool, u64)> {
         .collect()
 }
 
-async fn counts(stand: &Stand) -> BTreeMap<(String, String), i64> {
+pub(crate) async fn counts(stand: &Stand) -> BTreeMap<(String, String), i64> {
     let text = "SELECT name, target_id, count FROM thumb_count JOIN kind USING (kind_id)";
     let rows = sqlx::query(text).fetch_all(&stand.pool).await.unwrap();
     rows.iter()
@@ -74,7 +70,11 @@ async fn read(stand: &Stand, likes: Likes) -> Likes {
     tokio::task::spawn_blocking(read).await.unwrap()
 }
 
-async fn delivered(stand: &Stand) {
+fn relay(stand: &Stand) -> Relay {
+    Relay::new(&stand.settings, &stand.service).unwrap()
+}
+
+pub(crate) async fn delivered(stand: &Stand) {
     until("everything is delivered", async || {
         stand.ledger.feed_status().await.unwrap().backlog == 0
     })
@@ -85,7 +85,7 @@ async fn delivered(stand: &Stand) {
 async fn a_reader_ends_with_what_the_tables_say() {
     let stand = told(2, MANY).await;
     // Two at once: the stream takes each event once all the same.
-    let relays = [(); 2].map(|()| tokio::spawn(Relay::new(&stand.settings, &stand.service).run()));
+    let relays = [(); 2].map(|()| tokio::spawn(relay(&stand).run()));
     let mut likes = Likes::default();
     for round in 0..3 {
         for n in 0..20 {
@@ -263,7 +263,7 @@ async fn a_stream_that_takes_nothing_holds_up_no_flush_and_is_tried_again() {
     let stand = told(1, MANY).await;
     let stream = format!("{}:v1:feed", stand.settings.key_prefix);
     stand.command::<()>(&["SET", &stream, "no stream"]).await;
-    let relay = tokio::spawn(Relay::new(&stand.settings, &stand.service).run());
+    let relay = tokio::spawn(relay(&stand).run());
     for user in ["u1", "u2"] {
         stand.like(user, "blog:1").await.unwrap();
         stand.flush().await;
@@ -280,7 +280,7 @@ async fn a_stream_that_takes_nothing_holds_up_no_flush_and_is_tried_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_forgot_which_ids_it_gave_out_begins_again_with_a_gap() {
     let stand = told(1, MANY).await;
-    let relay = tokio::spawn(Relay::new(&stand.settings, &stand.service).run());
+    let relay = tokio::spawn(relay(&stand).run());
     delivered(&stand).await;
     stand.like("u1", "blog:1").await.unwrap();
     stand.flush().await;

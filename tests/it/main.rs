@@ -49,3 +49,4 @@ mod systemd;
 mod torture;
 mod two_flushers;
 mod verify;
+mod webhook;
