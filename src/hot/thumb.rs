@@ -64,6 +64,8 @@ pub enum Answer {
         /// After how long it is accepted, if nothing else comes in between.
         wait: Duration,
     },
+    /// The target is gone: nothing was done. An unlike of it is done already.
+    Gone,
     /// What was unflushed when the partition was found damaged has not landed yet, and this needs MySQL.
     Recovering,
     /// The partition is empty.
@@ -204,6 +206,7 @@ fn answers(
                 4 => cold(true, true),
                 5 => Answer::Recovering,
                 6 => Answer::NotHeld { at: at() },
+                9 => Answer::Gone,
                 other => match limits.refused(other, &operation.target) {
                     Some(limit) => Answer::Limited {
                         limit,
