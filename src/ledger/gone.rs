@@ -331,7 +331,7 @@ async fn restore(
     const UNMARK: &str =
         "UPDATE thumb_count SET void_until = ? WHERE kind_id = ? AND target_id = ?";
     const NOTE: &str = "UPDATE erased SET version = ? WHERE digest = ? AND version = ?";
-    const NEWEST: &str = "SELECT COALESCE(MAX(version), 0) FROM erased WHERE scope = 'target'";
+    const NEWEST: &str = "SELECT MAX(version) FROM erased WHERE scope = 'target'";
     const LOWER: &str = "UPDATE flush_state SET targets_void_until = ?, \
         max_version = GREATEST(max_version, ?), outside_token = ? WHERE id = 1";
     session.begin("START TRANSACTION").await?;
@@ -350,9 +350,9 @@ async fn restore(
         .execute(note.bind(digest.to_vec()).bind(GONE.0))
         .await?;
     let newest = session.fetch_optional(sqlx::query(NEWEST)).await?;
-    let newest: u64 = newest.map_or(Ok(0), |row| row.try_get(0))?;
+    let newest: Option<u64> = newest.map_or(Ok(None), |row| row.try_get(0))?;
     let lower = sqlx::query(LOWER)
-        .bind(newest)
+        .bind(newest.unwrap_or(version.0))
         .bind(version.0)
         .bind(token.to_owned());
     session.execute(lower).await?;
