@@ -222,9 +222,12 @@ impl Ledger {
     /// Whether a target is gone.
     pub async fn target_state(&self, target: &Target) -> Result<TargetState, LedgerError> {
         let mut session = self.session().await?;
-        let kind_id = kind_id(&mut session, target).await?;
+        let kinds = kinds::read(&mut session, &[target.kind()]).await?;
+        let Some(kind_id) = kinds.get(target.kind()) else {
+            return Ok(TargetState::There);
+        };
         let digest = erased::target_digest(&mut session, target).await?;
-        target_state(&mut session, target, kind_id, digest).await
+        target_state(&mut session, target, *kind_id, digest).await
     }
 
     /// Lets a target be liked again from `version` on, which must be above every clock and below whatever is accepted afterwards;

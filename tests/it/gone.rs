@@ -549,7 +549,38 @@ async fn a_mark_that_comes_late_does_not_undo_a_restoration() {
 }
 
 #[tokio::test]
-async fn a_load_that_began_before_fills_nothing_in() {
+async fn a_load_that_began_before_the_rows_went_fills_nothing_in() {
+    let t = Stand::start(1).await;
+    likes(&t).await;
+    t.flush().await;
+    t.ask_gone(WHICH).await;
+    let _: i64 = t.command(&["DEL", &t.user_key("u1")]).await;
+    // Of the flush it has seen the end, and it has read the rows.
+    let work = Hold::at("erase.flushed");
+    let load = Hold::at("cold.fill");
+    let eraser = t.eraser();
+    let look = async {
+        work.reached.notified().await;
+        let load = gated(load.clone(), t.look("u1", "blog:2"));
+        assert_eq!(load.await, (Some(true), Some(8)));
+    };
+    let meanwhile = async {
+        load.reached.notified().await;
+        work.go_on.notify_one();
+    };
+    let run = async {
+        gated(work.clone(), eraser.run()).await.unwrap();
+        load.go_on.notify_one();
+    };
+    tokio::join!(run, look, meanwhile);
+    only_the_other(&t).await;
+    t.bring_back(WHICH).await;
+    assert_eq!(t.look("u1", WHICH).await, (Some(false), Some(0)));
+    t.check().await;
+}
+
+#[tokio::test]
+async fn a_load_that_began_before_the_request_fills_nothing_in() {
     let t = Stand::start(1).await;
     likes(&t).await;
     t.flush().await;
