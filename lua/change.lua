@@ -21,7 +21,8 @@ if start ~= tonumber(open) then return {1, start} end
 local recovering, floor = done < tonumber(m[4]), tonumber(m[7] or 0)
 local out = {0, generation, sealed}
 
--- Each count is read once and written once, all of them in one command.
+-- Each count is read once and written once, all of them in one command. This one stands for a target that is gone.
+local gone = {}
 local counts, names, changed, waits = {}, {}, {}, {}
 for i = 0, operations - 1 do
   local key = KEYS[5 + 2 * i]
@@ -35,7 +36,8 @@ for from = 1, #names, 1000 do
   local values = call('MGET', unpack(names, from, upto))
   for i = from, upto do
     local v = values[i - from + 1]
-    counts[names[i]] = v and sub(v, 1, 16) == generation and tonumber(match(v, '^%-?%d+', 17))
+    counts[names[i]] = v and sub(v, 1, 16) == generation
+      and (tonumber(match(v, '^%-?%d+', 17)) or byte(v, 17) == 103 and gone) -- a g
     -- Forgotten, and dirty with what has not landed.
     waits[names[i]] = v and byte(v) == 45 and tonumber(match(v, '%d+$')) > done
   end
@@ -65,7 +67,11 @@ for i = 0, operations - 1 do
 
   local code, wait
   -- Refused before a cold count is loaded: whoever does too much must not keep MySQL busy.
-  if limited and thumbed == not WANTED then code, wait = refused(i, now, n) end
+  if n == gone then
+    code, wait = WANTED and 9 or -1, 0
+  elseif limited and thumbed == not WANTED then
+    code, wait = refused(i, now, n)
+  end
   if code then
     n = wait
   elseif user_cold or not n then

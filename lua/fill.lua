@@ -3,7 +3,7 @@
 -- Must be atomic: between the check that no operation can have come, landed and gone since `sealed` was read, and the write, nothing may happen.
 -- KEYS 1 meta; then users and counts that were cold when the caller read generation and `sealed`
 -- ARGV 1 generation, 2 sealed; then per key: 'u', TTL in s, 'c' (complete) or 'p' (partial), number n, n times target and version;
---      or 'c', TTL in s, count
+--      or 'c', TTL in s, count, or 'g' for a target that is gone
 -- Answers 0, or -1: refused, begin again. What was forgotten while it was dirty is left alone until that has landed.
 local call = redis.call
 local m = call('HMGET', KEYS[1], 'generation', 'done', 'floor')

@@ -3,13 +3,13 @@
 -- resident, and cannot be loaded until its last dirty slice has landed: only then MySQL knows all of it.
 -- Must be atomic: a load that read MySQL before the change must not fill behind this; `floor` refuses it.
 -- KEYS 1 meta; then users, then counts
--- ARGV 1 number of users, 2 '1', or '0' if another call has raised `floor` since that change
+-- ARGV 1 number of users, 2 the least id to be sealed, or '' if another call has raised `floor` since that change
 -- Answers how many were there
 local call, sub = redis.call, string.sub
 local sealed = call('HGET', KEYS[1], 'sealed')
 if not sealed then return 0 end
-if ARGV[2] == '1' then
-  local floor = string.format('%.0f', tonumber(sealed) + 1)
+if ARGV[2] ~= '' then
+  local floor = string.format('%.0f', math.max(tonumber(sealed) + 1, tonumber(ARGV[2])))
   call('HSET', KEYS[1], 'sealed', floor, 'floor', floor)
 end
 local forgotten = string.rep('-', 16)

@@ -4,7 +4,8 @@
 -- ARGV 1 layout, 2 '1' if there is a user; then the targets
 -- Answers {0, generation, sealed, recovering (1 or 0), then per target a state and a count}, or {2}: uninitialised; {3, layout}: another one
 -- Recovering also if one of these keys was forgotten while it was dirty, and what made it so has not landed.
--- States 1 thumbed, 0 not, 2 not held by a partial user, 3 cold, 4 no user. A cold count is nil.
+-- States 1 thumbed, 0 not, 2 not held by a partial user, 3 cold, 4 no user. A cold count is nil. A target that is gone has 0 and 0,
+-- whatever the user holds.
 local m = redis.call('HMGET', KEYS[1], 'sealed', 'done', 'barrier', 'generation', 'layout')
 local generation = m[4]
 if not generation then return {2} end
@@ -37,17 +38,20 @@ local counts = redis.call('MGET', unpack(KEYS, 3))
 local out = {0, generation, tonumber(m[1]), 0}
 for i = 1, targets do
   local have, count = states[i], counts[i]
-  if have then
+  local resident = count and string.sub(count, 1, 16) == generation
+  local n = resident and tonumber(string.match(count, '^%-?%d+', 17))
+  if resident and not n then
+    out[#out + 1] = absent == 4 and 4 or 0
+    n = 0
+  elseif have then
     out[#out + 1] = string.byte(have) == 45 and 0 or 1
   else
     out[#out + 1] = absent
   end
-  if count and string.sub(count, 1, 16) == generation then
-    out[#out + 1] = tonumber(string.match(count, '^%-?%d+', 17))
-  else
+  if not resident then
     recovering = recovering or waits(count)
-    out[#out + 1] = false
   end
+  out[#out + 1] = n
 end
 if recovering then out[4] = 1 end
 return out

@@ -8,5 +8,6 @@
 -- Answers {0, generation, sealed, then per operation a code and the partition's part of the count}, or
 --      {1, id}: moved, another slice is open, nothing was done; {2}: uninitialised; {3, layout}: the keys are laid out in another one
 -- Codes 1 changed, -1 was so already, 2 user cold, 3 count cold, 4 both cold, 5 recovering, 6 not held by a partial user,
---      7 too many operations of the user, 8 too many toggles of the pair (nothing was done, and the ms to wait instead of the count)
+--      7 too many operations of the user, 8 too many toggles of the pair (nothing was done, and the ms to wait instead of the count),
+--      9 the target is gone
 local WANTED, KEPT = true, false

@@ -31,9 +31,11 @@ else
   call('HDEL', KEYS[3], ARGV[3])
 end
 local value = call('GET', KEYS[4])
-if row ~= refused and value and sub(value, 1, 16) == generation then
+-- A target that is gone has no number.
+local n = value and sub(value, 1, 16) == generation and tonumber(string.match(value, '^%-?%d+', 17))
+if row ~= refused and n then
+  n = n + (row and 1 or -1)
   local colon = string.find(value, ':', 17, true)
-  local n = tonumber(sub(value, 17, colon - 1)) + (row and 1 or -1)
   call('SET', KEYS[4], generation .. string.format('%.0f', n) .. sub(value, colon), 'KEEPTTL')
 end
 return 1

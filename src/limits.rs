@@ -60,7 +60,10 @@ pub const LEDGER_MEASURE_PAUSE: Duration = Duration::from_secs(10);
 /// Targets whose counts are mended in one transaction, which holds up the flush: a hot target takes a second.
 pub const REPAIR_TARGETS_MAX: usize = 64;
 
-/// Rows of a user that are erased in one transaction: it holds up the flush for some ten milliseconds.
+/// How often a target is marked as gone again because Redis had changed behind the look at MySQL: somebody forgets or resets
+/// something now and then, and never often.
+pub const GONE_TRIES_MAX: usize = 8;
+/// Rows of a user or target that are erased in one transaction: it holds up the flush for some ten milliseconds.
 pub const ERASE_ROWS_MAX: u64 = 1000;
 /// Erasures that are taken up in one run of the job, before others have the lease.
 pub const ERASURES_MAX: u64 = 16;

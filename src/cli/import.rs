@@ -29,7 +29,8 @@ pub(super) fn command() -> Command {
             "Carry likes from a CSV file into the database, also while thumbd serves; exit 1 if any line was refused.\n\n\
              Times are RFC 3339, or a number since 1970 in seconds, milliseconds or microseconds, by its size. A like without a time is \
              older than any other; one of the future is as old as the import, and counts only where thumbd knows nothing. What thumbd \
-             knows and is newer stays. A second run changes nothing.",
+             knows and is newer stays. A second run changes nothing. Likes of users and targets that were erased after them are left out, and \
+             counted as erased.",
         )
         .arg(Arg::new("file").value_name("FILE").required(true).help(
             "CSV with user,target[,time[,kind]] a line, or what its header says; gzip is recognised; - is standard input",
@@ -118,6 +119,7 @@ pub(super) async fn run(settings: Settings, arguments: Arguments) -> anyhow::Res
     if !arguments.dry_run {
         println!("new likes     {}", summary.likes);
         println!("already there {}", summary.already);
+        println!("erased        {}", summary.erased);
     }
     println!("refused       {}", summary.refused);
     println!("seconds       {:.1}", begun.elapsed().as_secs_f64());

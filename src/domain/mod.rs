@@ -5,7 +5,9 @@ mod ids;
 mod slice;
 
 pub use entry::{Entry, EntryError};
-pub use ids::{ID_BYTES_MAX, IdError, KIND_BYTES_MAX, Kind, Target, UserId, partition_of};
+pub use ids::{
+    ID_BYTES_MAX, IdError, KIND_BYTES_MAX, Kind, Target, UserId, partition_of, partition_of_stored,
+};
 pub use slice::{SliceId, Version};
 
 /// What a user wants a target's state to be.

@@ -8,11 +8,22 @@ use crate::limits::UNDO_TRIES_MAX;
 use crate::steps;
 use crate::telemetry::names;
 
-/// An entry that MySQL does not have because it stands in quarantine, or because its user was erased.
+/// An entry that MySQL does not have.
 pub(super) struct Refused {
     pub(super) partition: u16,
     pub(super) entry: Entry,
-    pub(super) void: bool,
+    pub(super) why: Why,
+}
+
+/// Why MySQL does not have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// It stands in quarantine.
+    Refused,
+    /// Its user was erased, or its target, which was restored since.
+    Void,
+    /// Its target is gone.
+    Gone,
 }
 
 /// Counts, and logs once a slice; who and what stands in the table, and not in the log.
@@ -40,10 +51,11 @@ impl Flusher {
         fence: &str,
         refused: &[Refused],
     ) -> Result<(), FlushError> {
-        let here: Vec<&Refused> = refused
+        let (gone, here): (Vec<&Refused>, Vec<&Refused>) = refused
             .iter()
             .filter(|one| one.partition == partition)
-            .collect();
+            .partition(|one| one.why == Why::Gone);
+        self.strip(partition, &gone).await?;
         if here.is_empty() {
             return Ok(());
         }
@@ -58,13 +70,26 @@ impl Flusher {
             let taken = self
                 .undo_one(partition, slice, fence, &one.entry, row)
                 .await?;
-            if one.void && !taken {
+            if one.why == Why::Void && !taken {
                 // The user may be cold or forgotten, and the count not: then it still has what was erased.
                 let (user, target) = (one.entry.user.clone(), one.entry.target.clone());
                 self.hot.forget(partition, &[user], &[target]).await?;
             }
             steps::point("flush.undone").await;
         }
+        Ok(())
+    }
+
+    /// Of a target that is gone there may be very many, and its count says nothing: only the users are told, many in a call.
+    async fn strip(&self, partition: u16, gone: &[&Refused]) -> Result<(), FlushError> {
+        if gone.is_empty() {
+            return Ok(());
+        }
+        steps::point("flush.gone").await;
+        let likes = gone.iter().map(|one| &one.entry);
+        let likes = likes.map(|entry| (&entry.user, &entry.target, entry.version));
+        let likes: Vec<_> = likes.collect();
+        self.hot.strip(partition, &likes, false).await?;
         Ok(())
     }
 

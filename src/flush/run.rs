@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::quarantine::{self, Refused};
+use super::quarantine::{self, Refused, Why};
 use super::read::off_the_workers;
 use super::{FlushError, FlushReport, Flusher, Upto};
 use crate::domain::{Entry, SliceId, Target, UserId};
@@ -265,10 +265,16 @@ impl Flusher {
                 })
                 .await?;
             for (at, reason) in applied.refused {
-                out.push(refused(&entries[at], false));
+                out.push(refused(&entries[at], Why::Refused));
                 reasons.push(reason);
             }
-            out.extend(applied.void.iter().map(|at| refused(&entries[*at], true)));
+            for at in &applied.void {
+                let why = match applied.gone.contains(at) {
+                    true => Why::Gone,
+                    false => Why::Void,
+                };
+                out.push(refused(&entries[*at], why));
+            }
             report.rows_changed += applied.rows_changed;
             report.rows_stale += applied.rows_stale;
             report.counts_changed += applied.counts_changed;
@@ -342,11 +348,11 @@ impl Flusher {
     }
 }
 
-fn refused((partition, entry): &(u16, Entry), void: bool) -> Refused {
+fn refused((partition, entry): &(u16, Entry), why: Why) -> Refused {
     Refused {
         partition: *partition,
         entry: entry.clone(),
-        void,
+        why,
     }
 }
 

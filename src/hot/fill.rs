@@ -22,8 +22,8 @@ pub struct ColdUser {
 pub struct ColdCount {
     /// What.
     pub target: Target,
-    /// This partition's part of its count.
-    pub part: i64,
+    /// This partition's part of its count; `None`: the target is gone.
+    pub part: Option<i64>,
     /// How long it stays, in seconds.
     pub ttl_seconds: u64,
 }
@@ -57,7 +57,11 @@ impl Hot {
             }
         }
         for one in counts {
-            call.arg("c").arg(one.ttl_seconds).arg(one.part);
+            call.arg("c").arg(one.ttl_seconds);
+            match one.part {
+                Some(part) => call.arg(part),
+                None => call.arg("g"),
+            };
         }
         let value = self.request(&FILL, &call).await?;
         Ok(super::reply::int(&value)? == 0)

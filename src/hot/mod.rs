@@ -7,6 +7,7 @@ mod feed;
 mod fill;
 mod forget;
 mod gather;
+mod gone;
 mod held;
 mod inspect;
 mod keys;

@@ -30,6 +30,11 @@ pub enum Resident {
         /// The last slice with an operation that MySQL may not have.
         dirty: SliceId,
     },
+    /// A target that is gone.
+    Gone {
+        /// What.
+        target: Target,
+    },
 }
 
 /// The name of what may be resident.
@@ -172,6 +177,9 @@ fn decode_user(user: UserId, value: Value, generation: &str) -> Option<Resident>
 
 fn decode_count(target: Target, value: &Value, generation: &str) -> Option<Resident> {
     let (part, dirty) = text(value)?.strip_prefix(generation)?.split_once(':')?;
+    if part == "g" {
+        return Some(Resident::Gone { target });
+    }
     Some(Resident::Count {
         target,
         part: part.parse().ok()?,

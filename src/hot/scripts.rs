@@ -45,6 +45,8 @@ scripts! {
     ADOPT = "adopt.lua";
     UNDO = "undo.lua";
     FORGET = "forget.lua";
+    GONE = "gone.lua";
+    STRIP = "strip.lua";
     RAISE = "raise.lua";
     RETIRE = "retire.lua";
     LEASE = "lease.lua";

@@ -68,6 +68,8 @@ pub enum Answer {
         /// After how long it is accepted, if nothing else comes in between.
         wait: Duration,
     },
+    /// The target is gone: nothing was done. An unlike of it is done already.
+    Gone,
     /// What was unflushed when the partition was found damaged has not landed yet, and this needs MySQL.
     Recovering,
     /// The partition is empty.
@@ -220,7 +222,7 @@ fn count_outcomes(
 }
 
 /// Names of the answers, as metrics tell them.
-const OUTCOMES: [&str; 7] = [
+const OUTCOMES: [&str; 8] = [
     "changed",
     "unchanged",
     "cold",
@@ -228,6 +230,7 @@ const OUTCOMES: [&str; 7] = [
     "limited",
     "recovering",
     "uninitialised",
+    "gone",
 ];
 
 impl Answer {
@@ -241,6 +244,7 @@ impl Answer {
             Self::Limited { .. } => 4,
             Self::Recovering => 5,
             Self::Uninitialised => 6,
+            Self::Gone => 7,
         }
     }
 }
@@ -278,6 +282,7 @@ fn answers(
                 4 => cold(true, true),
                 5 => Answer::Recovering,
                 6 => Answer::NotHeld { at: at() },
+                9 => Answer::Gone,
                 other => match limits.refused(other, &operation.target) {
                     Some(limit) => Answer::Limited {
                         limit,

@@ -1,4 +1,4 @@
-//! Admin calls: run a job now, look at the slices, erase a user.
+//! Admin calls: run a job now, look at the slices, erase a user or a target, restore one.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use super::answer;
 use super::contract::schemas;
 use super::problem::Problem;
 use super::state::Shared;
-use super::subject::{ErasedUser, JobNumber};
-use crate::erasure;
+use super::subject::{ErasedTarget, ErasedUser, JobNumber};
+use crate::erasure::{self, Restored as Outcome};
 use crate::ledger::Erasure;
 use crate::service::ServiceError;
 
@@ -94,12 +94,54 @@ pub(super) async fn erase_user(
     ErasedUser(user): ErasedUser,
 ) -> Answer {
     let erasure = erasure::request(&shared.service, &user).await?;
+    Ok(accepted(&shared, &erasure))
+}
+
+/// `DELETE /admin/v1/targets/{kind}/{id}`: 202 once nobody can like it any more, with the address of the job.
+pub(super) async fn erase_target(
+    State(shared): State<Arc<Shared>>,
+    ErasedTarget(target): ErasedTarget,
+) -> Answer {
+    let erasure = erasure::request_target(&shared.service, &target).await?;
+    Ok(accepted(&shared, &erasure))
+}
+
+fn accepted(shared: &Shared, erasure: &Erasure) -> Response {
     shared.jobs.erase();
-    let mut response = answer::json(StatusCode::ACCEPTED, &Job::from(&erasure));
+    let mut response = answer::json(StatusCode::ACCEPTED, &Job::from(erasure));
     if let Ok(address) = HeaderValue::try_from(format!("/admin/v1/jobs/{}", erasure.id)) {
         response.headers_mut().insert(header::LOCATION, address);
     }
-    Ok(response)
+    response
+}
+
+/// A target that can be liked.
+#[derive(Serialize, utoipa::ToSchema)]
+pub(super) struct Restored<'a> {
+    #[schema(schema_with = schemas::kind)]
+    kind: &'a str,
+    #[schema(schema_with = schemas::target_id)]
+    id: &'a str,
+    /// Whether it was gone before.
+    changed: bool,
+}
+
+/// `PUT /admin/v1/targets/{kind}/{id}/restore`.
+pub(super) async fn restore_target(
+    State(shared): State<Arc<Shared>>,
+    ErasedTarget(target): ErasedTarget,
+) -> Answer {
+    let changed = match shared.jobs.restore(&target).await? {
+        Outcome::Done => true,
+        Outcome::There => false,
+        Outcome::Leaving => return Err(Problem::erasure_open()),
+    };
+    let restored = Restored {
+        kind: target.kind(),
+        id: target.id(),
+        changed,
+    };
+    Ok(answer::json(StatusCode::OK, &restored))
 }
 
 /// `GET /admin/v1/jobs/{id}`.

@@ -60,6 +60,8 @@ mod paths {
     pub(super) const FEED: &str = "/admin/v1/feed";
     pub(super) const FEED_RESUME: &str = "/admin/v1/feed/resume";
     pub(super) const USERS: &str = "/admin/v1/users/{user}";
+    pub(super) const TARGETS: &str = "/admin/v1/targets/{kind}/{id}";
+    pub(super) const RESTORE: &str = "/admin/v1/targets/{kind}/{id}/restore";
     pub(super) const JOBS: &str = "/admin/v1/jobs/{id}";
     pub(super) const HEALTHZ: &str = "/healthz";
     pub(super) const READYZ: &str = "/readyz";
@@ -88,6 +90,8 @@ fn routes(body_bytes_max: usize) -> Vec<(&'static str, MethodRouter<Arc<Shared>>
         (paths::FEED, get(admin::feed)),
         (paths::FEED_RESUME, post(admin::feed_resume)),
         (paths::USERS, delete(admin::erase_user)),
+        (paths::TARGETS, delete(admin::erase_target)),
+        (paths::RESTORE, put(admin::restore_target)),
         (paths::JOBS, get(admin::job)),
         (paths::HEALTHZ, get(state::alive)),
         (paths::READYZ, get(state::ready)),

@@ -10,7 +10,7 @@ use super::paths;
 use crate::telemetry::names;
 
 /// The last stands for every address that is not ours.
-const ROUTES: [&str; 21] = [
+const ROUTES: [&str; 23] = [
     paths::LIKES,
     paths::LIKERS,
     paths::USER_LIKES,
@@ -23,6 +23,8 @@ const ROUTES: [&str; 21] = [
     paths::FEED,
     paths::FEED_RESUME,
     paths::USERS,
+    paths::TARGETS,
+    paths::RESTORE,
     paths::JOBS,
     paths::HEALTHZ,
     paths::READYZ,

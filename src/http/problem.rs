@@ -24,7 +24,7 @@ const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy"
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// All codes with their statuses, as in `docs/errors.md`.
-pub(super) const CODES: [(&str, u16); 27] = [
+pub(super) const CODES: [(&str, u16); 29] = [
     ("field_invalid", 400),
     ("count_invalid", 400),
     ("kind_unknown", 400),
@@ -35,6 +35,8 @@ pub(super) const CODES: [(&str, u16); 27] = [
     ("forbidden", 403),
     ("not_found", 404),
     ("method_not_allowed", 405),
+    ("erasure_open", 409),
+    ("target_gone", 410),
     ("body_too_large", 413),
     ("content_type", 415),
     ("rate_limited", 429),
@@ -243,6 +245,26 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "not_found", "Not found", detail).at("id")
     }
 
+    fn target_gone() -> Self {
+        let detail =
+            "nothing was changed; the target was erased, and can be liked when it is restored";
+        Self::new(
+            StatusCode::GONE,
+            "target_gone",
+            "The target is gone",
+            detail,
+        )
+        .at("id")
+    }
+
+    /// Something cannot be done before a job is done.
+    pub(super) fn erasure_open() -> Self {
+        let detail =
+            "nothing was changed; likes of the target are still being removed, see its job";
+        let title = "The erasure is not done";
+        Self::new(StatusCode::CONFLICT, "erasure_open", title, detail).at("id")
+    }
+
     pub(super) fn method_not_allowed() -> Self {
         let status = StatusCode::METHOD_NOT_ALLOWED;
         let detail = "this address has other methods, see Allow";
@@ -401,6 +423,7 @@ impl From<ServiceError> for Problem {
                 "Redis is full",
                 "nothing was changed; Redis has no memory left",
             ),
+            ServiceError::TargetGone => return Self::target_gone(),
             ServiceError::Internal(cause) => return Self::internal(cause),
         };
         Self::unavailable(code, title, detail, after)

@@ -168,6 +168,24 @@ impl FromRequestParts<Arc<Shared>> for ErasedUser {
     }
 }
 
+/// The target that is to be erased or restored.
+pub(super) struct ErasedTarget(pub(super) Target);
+
+impl FromRequestParts<Arc<Shared>> for ErasedTarget {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, Self::Rejection> {
+        let caller = shared.keys.caller(&parts.headers)?;
+        caller.check_admin()?;
+        let target = path_target(parts, &shared.kinds).await?;
+        caller.check_kind(target.kind())?;
+        Ok(Self(target))
+    }
+}
+
 /// The number of a job.
 pub(super) struct JobNumber(pub(super) u64);
 

@@ -28,16 +28,16 @@ pub use error::JobError;
 use lag::Lag;
 pub use lease::Lease;
 pub use runner::COMPENSATE;
-use runner::Runner;
+use runner::{Runner, guarded};
 pub use schedule::Clock;
 
 use crate::config::Settings;
-use crate::domain::Operation;
-use crate::erasure::Eraser;
+use crate::domain::{Operation, Target};
+use crate::erasure::{Eraser, Restored};
 use crate::flush::{CompensationReport, FlushReport, Flusher, SealedLengths, SliceInfo};
 use crate::ledger::Ledger;
 use crate::limits::{DURABLE_PAUSE, FLUSH_LAG_MAX};
-use crate::service::Service;
+use crate::service::{Service, new_generation};
 
 /// A handle on the jobs of this process.
 #[derive(Clone)]
@@ -45,6 +45,9 @@ pub struct Jobs(Arc<Inner>);
 
 struct Inner {
     flusher: Flusher,
+    eraser: Eraser,
+    service: Service,
+    lease_ttl: Duration,
     desk: Arc<Desk>,
     runner: Mutex<Option<JoinHandle<()>>>,
     scheduler: tokio::sync::Mutex<JobScheduler>,
@@ -107,10 +110,11 @@ impl Jobs {
         let desk = Arc::new(Desk::default());
         let lag = Arc::new(Lag::default());
         let lease_ttl = Duration::from_millis(settings.lease_ttl_ms);
+        let eraser = Eraser::new(service, &flusher, settings);
         let runner = Runner::new(
             flusher.clone(),
             service.clone(),
-            Eraser::new(service, &flusher, settings),
+            eraser.clone(),
             (Arc::clone(&desk), Arc::clone(&lag)),
             lease_ttl,
         );
@@ -126,6 +130,9 @@ impl Jobs {
             )),
             runner: Mutex::new(Some(closing(&desk, runner.run()))),
             ledger: service.ledger().clone(),
+            service: service.clone(),
+            eraser,
+            lease_ttl,
             lag_max: lag_max(settings),
             lag,
             flusher,
@@ -200,6 +207,19 @@ impl Jobs {
     /// Works on erasures that were noted, as soon as nothing that somebody waits for is to be done.
     pub fn erase(&self) {
         self.0.desk.erase_due();
+    }
+
+    /// Lets a target that was erased be liked again, while no job runs. It is done whole or not at all, also if its caller hangs up.
+    pub async fn restore(&self, target: &Target) -> Result<Restored, JobError> {
+        let (eraser, target, life) = (self.0.eraser.clone(), target.clone(), self.0.lease_ttl);
+        let hot = self.0.service.hot().clone();
+        let run = async move {
+            let lease = Lease::wait(&hot, &new_generation(), life).await?;
+            let restored = eraser.restore(&target).await;
+            lease.release().await;
+            Ok(restored?)
+        };
+        guarded(run).await
     }
 
     /// How the jobs stand.

@@ -383,7 +383,7 @@ where
 }
 
 /// A panic ends the run, not the task.
-async fn guarded<R: Send + 'static>(
+pub(super) async fn guarded<R: Send + 'static>(
     run: impl Future<Output = Result<R, JobError>> + Send + 'static,
 ) -> Result<R, JobError> {
     match tokio::spawn(run).await {

@@ -53,8 +53,10 @@ pub struct Applied {
     pub tries: u32,
     /// Entries that stand in quarantine now, by their place in the chunk, each with the reason.
     pub refused: BTreeMap<usize, String>,
-    /// Entries that are void because their user was erased, by their place in the chunk: they changed nothing.
+    /// Entries that are void because their user or target was erased, by their place in the chunk: they changed nothing.
     pub void: BTreeSet<usize>,
+    /// Those among them whose target is gone.
+    pub gone: BTreeSet<usize>,
 }
 
 /// Places of entries in a chunk, each with the reason why it is not applied.
@@ -233,7 +235,7 @@ async fn transact(
     let state = state::read(session, true).await?;
     let partitions = check(&state, chunk, rows)?;
     let entries = chunk.entries.iter().map(|(_, entry)| entry);
-    let void = erased::void(session, state.erased_until, entries).await?;
+    let erased::Void { places: void, gone } = erased::void(session, &state, entries).await?;
     let mut applied = Applied::default();
     let mut missing = Missing::new();
     let mut stopped = false;
@@ -279,13 +281,14 @@ async fn transact(
         quarantine::insert(session, &one).await?;
         applied.refused.insert(*at, reason.clone());
     }
+    applied.gone = applied.void.intersection(&gone).copied().collect();
     for one in &chunk.unreadable {
         let entry = match &one.subject {
             Subject::Entry(entry) => Some(entry),
             Subject::Bytes { .. } => None,
         };
-        let void = erased::void(session, state.erased_until, entry.into_iter()).await?;
-        if void.is_empty() {
+        let void = erased::void(session, &state, entry.into_iter()).await?;
+        if void.places.is_empty() {
             quarantine::insert(session, one).await?;
         }
     }

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
+use super::gone::GONE;
 use super::sized::{Sized, light, list};
 use super::{Ledger, LedgerError};
 use crate::domain::{IdError, Kind, Target, UserId, Version};
@@ -58,7 +59,7 @@ const TARGETS: [usize; 4] = [1, 8, 64, 256];
 static COUNTS: LazyLock<Sized> = LazyLock::new(|| {
     Sized::new(&TARGETS, |size| {
         format!(
-            "SELECT one.target_id, one.count \
+            "SELECT one.target_id, one.count, one.void_until \
              FROM kind JOIN thumb_count AS one FORCE INDEX (PRIMARY) ON one.kind_id = kind.kind_id \
              WHERE kind.name = ? AND one.target_id IN ({})",
             list("?", size)
@@ -66,12 +67,16 @@ static COUNTS: LazyLock<Sized> = LazyLock::new(|| {
     })
 });
 
+/// From the whole count, which is there before its parts, and which says whether the target is gone.
 static COUNT_PARTS: LazyLock<Sized> = LazyLock::new(|| {
     Sized::new(&TARGETS, |size| {
         format!(
-            "SELECT one.target_id, one.count \
-             FROM kind JOIN thumb_count_part AS one ON one.kind_id = kind.kind_id \
-             WHERE kind.name = ? AND one.partition_id = ? AND one.target_id IN ({})",
+            "SELECT whole.target_id, COALESCE(one.count, 0), whole.void_until \
+             FROM kind JOIN thumb_count AS whole FORCE INDEX (PRIMARY) \
+             ON whole.kind_id = kind.kind_id AND kind.name = ? \
+             LEFT JOIN thumb_count_part AS one ON one.kind_id = whole.kind_id \
+             AND one.target_id = whole.target_id AND one.partition_id = ? \
+             WHERE whole.target_id IN ({})",
             list("?", size)
         )
     })
@@ -186,11 +191,43 @@ impl Ledger {
         partitions: u16,
         targets: &[Target],
     ) -> Result<Vec<i64>, LedgerError> {
-        if partitions > 1 {
-            self.by_kind(&COUNT_PARTS, &[partition], targets).await
+        let parts = self.stored_parts(partition, partitions, targets).await?;
+        Ok(parts
+            .into_iter()
+            .map(|part| part.map_or(0, |(part, _)| part))
+            .collect())
+    }
+
+    /// The same for what is to be loaded; `None`: the target is gone.
+    pub async fn cold_parts(
+        &self,
+        partition: u16,
+        partitions: u16,
+        targets: &[Target],
+    ) -> Result<Vec<Option<i64>>, LedgerError> {
+        let parts = self.stored_parts(partition, partitions, targets).await?;
+        let cold = |part| match part {
+            None => Some(0),
+            Some((_, void_until)) if void_until == GONE.0 => None,
+            Some((part, _)) => Some(part),
+        };
+        Ok(parts.into_iter().map(cold).collect())
+    }
+
+    /// Parts of counts, and up to which version likes of the target are void.
+    async fn stored_parts(
+        &self,
+        partition: u16,
+        partitions: u16,
+        targets: &[Target],
+    ) -> Result<Vec<Option<(i64, u64)>>, LedgerError> {
+        let (sized, numbers) = if partitions > 1 {
+            (&COUNT_PARTS, &[partition][..])
         } else {
-            self.by_kind(&COUNTS, &[], targets).await
-        }
+            (&COUNTS, &[][..])
+        };
+        let decode = |row: &MySqlRow| Ok((row.try_get(1)?, row.try_get(2)?));
+        self.by_kind(sized, numbers, targets, decode).await
     }
 
     /// The same counted from the rows: slower, and right whatever is stored.
@@ -200,23 +237,26 @@ impl Ledger {
         partitions: u16,
         targets: &[Target],
     ) -> Result<Vec<i64>, LedgerError> {
-        self.by_kind(&EXACT, &[partitions.max(1), partition], targets)
-            .await
+        let numbers = [partitions.max(1), partition];
+        let decode = |row: &MySqlRow| row.try_get::<i64, _>(1);
+        let counts = self.by_kind(&EXACT, &numbers, targets, decode).await?;
+        Ok(counts.into_iter().map(Option::unwrap_or_default).collect())
     }
 
-    /// Runs a statement that takes a kind, some numbers and ids of that kind, and gives a number for each id that is there.
-    async fn by_kind(
+    /// Runs a statement that takes a kind, some numbers and ids of that kind, and gives what it says of each id that is there.
+    async fn by_kind<T: Copy>(
         &self,
         sized: &Sized,
         numbers: &[u16],
         targets: &[Target],
-    ) -> Result<Vec<i64>, LedgerError> {
+        decode: impl Fn(&MySqlRow) -> Result<T, sqlx::Error>,
+    ) -> Result<Vec<Option<T>>, LedgerError> {
         let mut kinds: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for target in targets {
             kinds.entry(target.kind()).or_default().push(target.id());
         }
         let mut session = self.session().await?;
-        let mut found: HashMap<(&str, String), i64> = HashMap::with_capacity(targets.len());
+        let mut found: HashMap<(&str, String), T> = HashMap::with_capacity(targets.len());
         for (kind, ids) in kinds {
             for piece in sized.padded(ids.len(), |at| ids[at].len() + 3) {
                 let mut statement = piece.statement().bind(kind);
@@ -230,18 +270,13 @@ impl Ledger {
                     statement = statement.bind("");
                 }
                 for row in session.fetch_all(statement).await? {
-                    found.insert((kind, row.try_get(0)?), row.try_get(1)?);
+                    found.insert((kind, row.try_get(0)?), decode(&row)?);
                 }
             }
         }
         Ok(targets
             .iter()
-            .map(|target| {
-                found
-                    .get(&(target.kind(), target.id().to_owned()))
-                    .copied()
-                    .unwrap_or(0)
-            })
+            .map(|target| found.get(&(target.kind(), target.id().to_owned())).copied())
             .collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Who was erased, and up to which version: what entries are void, and the transactions that remove what is there.
+//! Erasures and their jobs; who was erased, and up to which version; and the transactions that remove what is there of a user.
 //!
 //! The id itself is kept only while there is work to do; afterwards a digest under a key of the database's own knows it again.
 
@@ -16,8 +16,8 @@ use super::mirror::{self, Mirrors, Missing};
 use super::session::Session;
 use super::sized::{Sized, list};
 use super::stage::StageRow;
-use super::{FeedMark, Layout, Ledger, LedgerError, apply, outbox, state};
-use crate::domain::{Entry, SliceId, Target, UserId, Version, partition_of};
+use super::{FeedMark, FlushState, Layout, Ledger, LedgerError, apply, gone, outbox, state};
+use crate::domain::{Entry, Kind, SliceId, Target, UserId, Version, partition_of};
 use crate::limits::ERASE_ROWS_MAX;
 use crate::steps;
 
@@ -41,10 +41,19 @@ pub struct Erasure {
 pub struct OpenErasure {
     /// The number of the job.
     pub id: u64,
-    /// Who.
-    pub user: UserId,
+    /// Who, or what.
+    pub of: ErasureOf,
     /// What is not newer than this goes.
     pub version: Version,
+}
+
+/// Whose likes an erasure removes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ErasureOf {
+    /// A user's.
+    User(UserId),
+    /// Those of a target.
+    Target(Target),
 }
 
 /// What one transaction removed.
@@ -58,7 +67,16 @@ pub struct Erased {
     pub more: bool,
 }
 
-type Digest = [u8; 32];
+pub(super) type Digest = [u8; 32];
+
+/// Which entries are void, by their place.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Void {
+    /// All of them.
+    pub(super) places: BTreeSet<usize>,
+    /// Those whose target is gone now.
+    pub(super) gone: BTreeSet<usize>,
+}
 
 /// The newest version up to which each of these digests was erased. An unused place asks for '', which is no digest.
 static VERSIONS: LazyLock<Sized> = LazyLock::new(|| {
@@ -73,12 +91,24 @@ static VERSIONS: LazyLock<Sized> = LazyLock::new(|| {
 /// The columns of [`decode`].
 const SHOWN: &str = "erased_id, state, rows_removed, created_at, finished_at";
 
-fn digest(key: &[u8], user: &UserId) -> Digest {
+fn digest(key: &[u8], scope: &str, id: &str) -> Digest {
     // A key of any length is taken.
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes every key");
-    mac.update(b"user:");
-    mac.update(user.as_str().as_bytes());
+    for part in [scope, ":", id] {
+        mac.update(part.as_bytes());
+    }
     mac.finalize().into_bytes().into()
+}
+
+fn user_digest(key: &[u8], user: &UserId) -> Digest {
+    digest(key, "user", user.as_str())
+}
+
+pub(super) async fn target_digest(
+    session: &mut Session,
+    target: &Target,
+) -> Result<Digest, LedgerError> {
+    Ok(digest(&key(session).await?, "target", target.as_str()))
 }
 
 /// The key of the digests; made if there is none yet.
@@ -97,9 +127,22 @@ async fn key(session: &mut Session) -> Result<Vec<u8>, LedgerError> {
     Ok(row.ok_or(LedgerError::NotMigrated)?.try_get(0)?)
 }
 
-/// Which of these entries are void, by their place. Behind the lock on `flush_state`, so that nobody is erased meanwhile. Costs
-/// nothing for entries that are newer than the newest erasure, which in quiet times are all.
+/// Which of these entries are void. Behind the lock on `flush_state`, so that nobody is erased meanwhile.
 pub(super) async fn void<'a>(
+    session: &mut Session,
+    state: &FlushState,
+    entries: impl Iterator<Item = &'a Entry> + Clone,
+) -> Result<Void, LedgerError> {
+    let mut void = Void {
+        places: void_of_users(session, state.erased_until, entries.clone()).await?,
+        gone: BTreeSet::new(),
+    };
+    gone::void(session, state.targets_void_until, entries, &mut void).await?;
+    Ok(void)
+}
+
+/// Costs nothing for entries that are newer than the newest erasure, which in quiet times are all.
+async fn void_of_users<'a>(
     session: &mut Session,
     until: Version,
     entries: impl Iterator<Item = &'a Entry>,
@@ -117,7 +160,7 @@ pub(super) async fn void<'a>(
     let key = key(session).await?;
     let users: Vec<(Digest, Vec<(usize, Version)>)> = users
         .into_iter()
-        .map(|(user, places)| (digest(&key, user), places))
+        .map(|(user, places)| (user_digest(&key, user), places))
         .collect();
     let mut versions: HashMap<Vec<u8>, u64> = HashMap::new();
     for piece in VERSIONS.padded(users.len(), |_| size_of::<Digest>() + 3) {
@@ -154,7 +197,7 @@ impl Ledger {
     ) -> Result<Erasure, LedgerError> {
         let mut session = self.session().await?;
         let key = key(&mut session).await?;
-        let digest = digest(&key, user);
+        let digest = user_digest(&key, user);
         let mut tries = 1;
         loop {
             match begin(&mut session, user, digest, version).await {
@@ -169,15 +212,23 @@ impl Ledger {
 
     /// Up to `limit` erasures that are not finished, oldest first.
     pub async fn erasures_open(&self, limit: u64) -> Result<Vec<OpenErasure>, LedgerError> {
-        const OPEN: &str = "SELECT erased_id, plain_id, version FROM erased \
-            WHERE state = 'open' AND scope = 'user' ORDER BY erased_id LIMIT ?";
+        const OPEN: &str = "SELECT erased_id, plain_id, version, plain_kind FROM erased \
+            WHERE state = 'open' ORDER BY erased_id LIMIT ?";
         let open = sqlx::query(OPEN).bind(limit);
         let rows = self.session().await?.fetch_all(open).await?;
         rows.iter()
             .map(|row| {
+                let id: &str = row.try_get(1)?;
+                let of = match row.try_get::<Option<&str>, _>(3)? {
+                    None => UserId::parse(id).map(ErasureOf::User),
+                    Some(kind) => {
+                        let target = Kind::parse(kind).and_then(|kind| Target::new(&kind, id));
+                        target.map(ErasureOf::Target)
+                    }
+                };
                 Ok(OpenErasure {
                     id: row.try_get(0)?,
-                    user: UserId::parse(row.try_get::<&str, _>(1)?).map_err(LedgerError::Row)?,
+                    of: of.map_err(LedgerError::Row)?,
                     version: Version(row.try_get(2)?),
                 })
             })
@@ -195,9 +246,9 @@ impl Ledger {
     /// Whether an entry was erased.
     pub async fn is_void(&self, entry: &Entry) -> Result<bool, LedgerError> {
         let mut session = self.session().await?;
-        let until = state::read(&mut session, false).await?.erased_until;
-        let void = void(&mut session, until, std::iter::once(entry)).await?;
-        Ok(!void.is_empty())
+        let state = state::read(&mut session, false).await?;
+        let void = void(&mut session, &state, std::iter::once(entry)).await?;
+        Ok(!void.places.is_empty())
     }
 
     /// Removes rows of the user, up to a bound, and moves the counts, in one transaction, which leaves `token` as the mark of a
@@ -205,6 +256,7 @@ impl Ledger {
     pub async fn erase_rows(
         &self,
         open: &OpenErasure,
+        user: &UserId,
         layout: &Layout,
         token: &str,
     ) -> Result<Erased, LedgerError> {
@@ -212,7 +264,7 @@ impl Ledger {
         self.mirrors.columns(&mut session).await?;
         let mut tries = 1;
         loop {
-            match remove(&mut session, &self.mirrors, open, layout, token).await {
+            match remove(&mut session, &self.mirrors, (open, user), layout, token).await {
                 Ok((erased, missing, stopped)) => {
                     mirror::note(missing);
                     outbox::note(stopped);
@@ -226,11 +278,12 @@ impl Ledger {
         }
     }
 
-    /// Ends an erasure, and forgets whose it was. A Redis that is not sealed up to `sealed` is taken for an older copy from now on.
+    /// Ends the erasure of a user, and forgets whose it was. A Redis that is not sealed up to `sealed` is taken for an older copy from now on.
     /// False: something is still there, or it was asked for again meanwhile.
     pub async fn erase_end(
         &self,
         open: &OpenErasure,
+        user: &UserId,
         sealed: SliceId,
     ) -> Result<bool, LedgerError> {
         let mut session = self.session().await?;
@@ -240,25 +293,65 @@ impl Ledger {
         const REFUSED: &str = "SELECT 1 FROM quarantine WHERE user_id = ? AND version <= ? LIMIT 1";
         for look in [LEFT, REFUSED] {
             let look = sqlx::query(look)
-                .bind(open.user.as_str().to_owned())
+                .bind(user.as_str().to_owned())
                 .bind(open.version.0);
             if session.fetch_optional(look).await?.is_some() {
                 session.rollback().await;
                 return Ok(false);
             }
         }
-        const END: &str = "UPDATE erased SET state = 'done', plain_id = NULL, finished_at = UTC_TIMESTAMP(6) \
-            WHERE erased_id = ? AND version = ? AND state = 'open'";
-        let end = sqlx::query(END).bind(open.id).bind(open.version.0);
-        let ended = session.execute(end).await? > 0;
-        const SEALED: &str = "UPDATE flush_state SET last = GREATEST(last, ?) WHERE id = 1";
-        session.execute(sqlx::query(SEALED).bind(sealed.0)).await?;
+        let ended = end(&mut session, open).await?;
+        self::sealed(&mut session, sealed).await?;
         session.commit().await?;
         Ok(ended)
     }
 }
 
-/// Forgets erasures below which no entry without a row is taken any more.
+/// Ends a job, unless it was asked for again meanwhile, up to a later version.
+pub(super) async fn end(session: &mut Session, open: &OpenErasure) -> Result<bool, LedgerError> {
+    const END: &str = "UPDATE erased \
+        SET state = 'done', plain_id = NULL, plain_kind = NULL, finished_at = UTC_TIMESTAMP(6) \
+        WHERE erased_id = ? AND version = ? AND state = 'open'";
+    let end = sqlx::query(END).bind(open.id).bind(open.version.0);
+    Ok(session.execute(end).await? > 0)
+}
+
+/// A Redis that is not sealed up to here is taken for an older copy from now on.
+pub(super) async fn sealed(session: &mut Session, sealed: SliceId) -> Result<(), LedgerError> {
+    const SEALED: &str = "UPDATE flush_state SET last = GREATEST(last, ?) WHERE id = 1";
+    let note = sqlx::query(SEALED).bind(sealed.0);
+    session.execute(note).await.map(drop)
+}
+
+/// The newest job of these.
+pub(super) async fn newest(
+    session: &mut Session,
+    digest: Digest,
+) -> Result<Option<Erasure>, LedgerError> {
+    let text =
+        format!("SELECT {SHOWN} FROM erased WHERE digest = ? ORDER BY erased_id DESC LIMIT 1");
+    let find = sqlx::query(sqlx::AssertSqlSafe(text)).bind(digest.to_vec());
+    let row = session.fetch_optional(find).await?;
+    row.as_ref().map(decode).transpose()
+}
+
+/// Notes, in a transaction that removed rows for a job, how many, and that Redis has to be told.
+pub(super) async fn note(
+    session: &mut Session,
+    job: u64,
+    rows: u64,
+    token: &str,
+) -> Result<(), LedgerError> {
+    const NOTE: &str = "UPDATE erased SET rows_removed = rows_removed + ? WHERE erased_id = ?";
+    const MARK: &str = "UPDATE flush_state SET outside_token = ? WHERE id = 1";
+    session
+        .execute(sqlx::query(NOTE).bind(rows).bind(job))
+        .await?;
+    let mark = sqlx::query(MARK).bind(token.to_owned());
+    session.execute(mark).await.map(drop)
+}
+
+/// Forgets erasures below which no entry without a row is taken any more. Those of targets that are gone are never below.
 pub(super) async fn prune(session: &mut Session, horizon: Version) -> Result<(), LedgerError> {
     const PRUNE: &str = "DELETE FROM erased WHERE state = 'done' AND version < ?";
     let prune = sqlx::query(PRUNE).bind(horizon.0);
@@ -302,7 +395,7 @@ async fn begin(
 async fn remove(
     session: &mut Session,
     mirrors: &Mirrors,
-    open: &OpenErasure,
+    (open, of): (&OpenErasure, &UserId),
     layout: &Layout,
     token: &str,
 ) -> Result<(Erased, Missing, bool), LedgerError> {
@@ -312,16 +405,14 @@ async fn remove(
         ORDER BY thumb.kind_id, thumb.target_id LIMIT ? FOR UPDATE";
     const REMOVE: &str = "DELETE FROM thumb WHERE user_id = ? AND version <= ? \
         AND (kind_id < ? OR kind_id = ? AND target_id <= ?)";
-    const NOTE: &str = "UPDATE erased SET rows_removed = rows_removed + ? WHERE erased_id = ?";
-    const MARK: &str = "UPDATE flush_state SET outside_token = ? WHERE id = 1";
     session.begin("START TRANSACTION").await?;
     let state = state::read(session, true).await?;
     let partitions = apply::partitions(&state, layout, &[])?;
     if !state.outside_token.is_empty() && state.outside_token != token {
         return Err(LedgerError::OutsideOther);
     }
-    quarantine(session, open).await?;
-    let user = open.user.as_str();
+    quarantine(session, open, of).await?;
+    let user = of.as_str();
     let find = sqlx::query(FIND)
         .bind(user.to_owned())
         .bind(open.version.0)
@@ -349,7 +440,7 @@ async fn remove(
         session.execute(remove).await?;
         let mut moves = Moves::default();
         let mut taken_back = Vec::with_capacity(rows.len());
-        let home = partition_of(&open.user, partitions);
+        let home = partition_of(of, partitions);
         for (at, (kind_id, _, target, thumbed)) in rows.iter().enumerate() {
             let none = StageRow {
                 at,
@@ -366,11 +457,7 @@ async fn remove(
             }
         }
         (missing, stopped) = tell(session, mirrors, &state.feed, &moves, &taken_back).await?;
-        let note = sqlx::query(NOTE).bind(rows.len() as u64).bind(open.id);
-        session.execute(note).await?;
-        session
-            .execute(sqlx::query(MARK).bind(token.to_owned()))
-            .await?;
+        note(session, open.id, rows.len() as u64, token).await?;
     }
     steps::holding("erase.commit").await;
     session.commit().await?;
@@ -390,7 +477,7 @@ async fn remove(
 
 /// The one place where erasing moves counts, and whatever follows them. The feed hears that the likes were taken back, so that
 /// its readers can forget them too. True: that stopped the feed.
-async fn tell(
+pub(super) async fn tell(
     session: &mut Session,
     mirrors: &Mirrors,
     feed: &FeedMark,
@@ -407,11 +494,15 @@ async fn tell(
 }
 
 /// What quarantine has of the user: entries, and bytes that begin as an entry of the user would.
-async fn quarantine(session: &mut Session, open: &OpenErasure) -> Result<(), LedgerError> {
+async fn quarantine(
+    session: &mut Session,
+    open: &OpenErasure,
+    user: &UserId,
+) -> Result<(), LedgerError> {
     const ENTRIES: &str = "DELETE FROM quarantine WHERE user_id = ? AND version <= ?";
     const BYTES: &str =
         "DELETE FROM quarantine WHERE raw_field IS NOT NULL AND LEFT(raw_field, ?) = ?";
-    let user = open.user.as_str();
+    let user = user.as_str();
     let entries = sqlx::query(ENTRIES)
         .bind(user.to_owned())
         .bind(open.version.0);
@@ -440,9 +531,10 @@ mod tests {
     #[test]
     fn a_digest_is_that_of_its_key_and_user() {
         let user = |text| UserId::parse(text).unwrap();
-        let known = digest(b"key", &user("u1"));
-        assert_eq!(known, digest(b"key", &user("u1")));
-        assert_ne!(known, digest(b"key", &user("u2")));
-        assert_ne!(known, digest(b"other", &user("u1")));
+        let known = user_digest(b"key", &user("u1"));
+        assert_eq!(known, user_digest(b"key", &user("u1")));
+        assert_ne!(known, user_digest(b"key", &user("u2")));
+        assert_ne!(known, user_digest(b"other", &user("u1")));
+        assert_ne!(known, digest(b"key", "target", "u1"));
     }
 }

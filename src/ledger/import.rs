@@ -31,6 +31,8 @@ pub struct ImportChunk {
 pub struct Imported {
     /// Places of the entries whose rows were written, each with whether it is a new like.
     pub changed: Vec<(usize, bool)>,
+    /// Entries that are void, because their users or targets were erased.
+    pub void: usize,
     /// Places of entries that MySQL refuses, each with the reason; then nothing was changed.
     pub refused: BTreeMap<usize, String>,
 }
@@ -95,7 +97,7 @@ impl Ledger {
 enum Ended {
     /// What it changed, targets that have no mirror, and whether the feed was stopped.
     Committed(Imported, Missing, bool),
-    /// The users of these were erased; nothing was changed.
+    /// The users or targets of these were erased; nothing was changed.
     LeaveOut(BTreeSet<usize>),
 }
 
@@ -114,14 +116,18 @@ async fn import(
         return Err(LedgerError::OutsideOther);
     }
     let entries = chunk.entries.iter().map(|(_, entry)| entry);
-    let found = erased::void(session, state.erased_until, entries).await?;
+    let found = erased::void(session, &state, entries).await?.places;
     if !found.is_subset(void) {
         session.rollback().await;
         return Ok(Ended::LeaveOut(found));
     }
     if rows.is_empty() {
         session.rollback().await;
-        return Ok(Ended::Committed(Imported::default(), Missing::new(), false));
+        let imported = Imported {
+            void: void.len(),
+            ..Imported::default()
+        };
+        return Ok(Ended::Committed(imported, Missing::new(), false));
     }
     let rules = Rules {
         // Nothing is pruned now, and what was pruned before is for whoever imports to judge.
@@ -146,6 +152,7 @@ async fn import(
     let changed = written.changed.into_iter();
     let imported = Imported {
         changed: changed.map(|(at, same)| (at, !same)).collect(),
+        void: void.len(),
         refused: BTreeMap::new(),
     };
     Ok(Ended::Committed(imported, missing, stopped))

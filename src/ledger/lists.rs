@@ -12,6 +12,7 @@ use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, Row};
 
 use super::cold::target;
+use super::gone::{GONE, is_gone};
 use super::session::{Session, Statement};
 use super::{CountRow, Ledger, LedgerError, kinds, state};
 use crate::domain::{Kind, SliceId, Target, UserId, Version};
@@ -71,6 +72,11 @@ fn ranges(select: &str, ranges: &[(&str, &str)]) -> String {
     parts.collect::<Vec<_>>().join(" UNION ALL ")
 }
 
+/// Up to which version likes of the target are void, in a list of a user's: those of a target that is gone are left out, and one
+/// look by the primary key tells, also where nothing was ever erased.
+const VOID_UNTIL: &str = "(SELECT counted.void_until FROM thumb_count AS counted \
+    WHERE counted.kind_id = thumb.kind_id AND counted.target_id = thumb.target_id)";
+
 static LIKERS: LazyLock<String> = LazyLock::new(|| {
     ranges(
         "SELECT thumb.user_id, thumb.version FROM thumb FORCE INDEX (thumb_by_target) \
@@ -90,9 +96,11 @@ static LIKERS: LazyLock<String> = LazyLock::new(|| {
 
 static USER_LIKES: LazyLock<String> = LazyLock::new(|| {
     ranges(
-        "SELECT STRAIGHT_JOIN kind.name, thumb.target_id, thumb.version, thumb.kind_id \
-         FROM thumb FORCE INDEX (thumb_by_user) JOIN kind ON kind.kind_id = thumb.kind_id \
-         WHERE thumb.user_id = ? AND thumb.thumbed = 1",
+        &format!(
+            "SELECT STRAIGHT_JOIN kind.name, thumb.target_id, thumb.version, thumb.kind_id, {VOID_UNTIL} \
+             FROM thumb FORCE INDEX (thumb_by_user) JOIN kind ON kind.kind_id = thumb.kind_id \
+             WHERE thumb.user_id = ? AND thumb.thumbed = 1"
+        ),
         &[
             (
                 "thumb.version = ? AND thumb.kind_id = ? AND thumb.target_id < ?",
@@ -112,8 +120,10 @@ static USER_LIKES: LazyLock<String> = LazyLock::new(|| {
 
 static USER_KIND_LIKES: LazyLock<String> = LazyLock::new(|| {
     ranges(
-        "SELECT thumb.target_id, thumb.version FROM thumb FORCE INDEX (thumb_by_user_kind) \
-         WHERE thumb.user_id = ? AND thumb.thumbed = 1 AND thumb.kind_id = ?",
+        &format!(
+            "SELECT thumb.target_id, thumb.version, {VOID_UNTIL} FROM thumb FORCE INDEX (thumb_by_user_kind) \
+             WHERE thumb.user_id = ? AND thumb.thumbed = 1 AND thumb.kind_id = ?"
+        ),
         &[
             (
                 "thumb.version = ? AND thumb.target_id < ?",
@@ -129,7 +139,7 @@ static USER_KIND_LIKES: LazyLock<String> = LazyLock::new(|| {
 
 static RANKING: LazyLock<String> = LazyLock::new(|| {
     ranges(
-        "SELECT one.target_id, one.count FROM thumb_count AS one FORCE INDEX (thumb_count_rank) \
+        "SELECT one.target_id, one.count, one.void_until FROM thumb_count AS one FORCE INDEX (thumb_count_rank) \
          WHERE one.kind_id = ?",
         &[
             ("one.count = ? AND one.target_id < ?", "one.target_id DESC"),
@@ -154,19 +164,23 @@ pub(super) fn statements() -> Vec<(&'static str, String)> {
 }
 
 impl Ledger {
-    /// Who likes a target, newest first, behind `after`; and the newest slice that had landed before that was read.
+    /// Who likes a target, newest first, behind `after`, or `None` if it is gone; and the newest slice that had landed before that
+    /// was read.
     pub async fn likers(
         &self,
         of: &Target,
         after: Option<(Version, &str)>,
         limit: usize,
-    ) -> Result<(SliceId, Vec<Liker>), LedgerError> {
+    ) -> Result<(SliceId, Option<Vec<Liker>>), LedgerError> {
         let mut session = self.session().await?;
         let landed = state::read(&mut session, false).await?.landed;
         let kinds = numbers(&mut session, [of.kind()]).await?;
         let Some(kind_id) = kinds.0.get(of.kind()) else {
-            return Ok((landed, Vec::new()));
+            return Ok((landed, Some(Vec::new())));
         };
+        if is_gone(&mut session, *kind_id, of.id()).await? {
+            return Ok((landed, None));
+        }
         let after = after.map(|(version, user)| (version.0, 0, user.to_owned()));
         let statement = |(version, _, user): Place| {
             let shared = |query: Statement| query.bind(*kind_id).bind(of.id().to_owned());
@@ -182,19 +196,23 @@ impl Ledger {
             });
             Ok(((version, 0, user.to_owned()), liker))
         });
-        Ok((landed, rows.await?))
+        Ok((landed, Some(rows.await?)))
     }
 
-    /// Whether this user, if one is named, likes a target; and the newest slice that had landed before that was read.
+    /// Whether this user, if one is named, likes a target, or `None` if it is gone; and the newest slice that had landed before that
+    /// was read.
     pub async fn liker(
         &self,
         of: &Target,
         user: Option<&UserId>,
-    ) -> Result<(SliceId, Option<Liker>), LedgerError> {
+    ) -> Result<(SliceId, Option<Option<Liker>>), LedgerError> {
         let landed = state::read(&mut self.session().await?, false).await?.landed;
         let Some(user) = user else {
-            return Ok((landed, None));
+            return Ok((landed, Some(None)));
         };
+        if self.gone(std::slice::from_ref(of)).await?[0] {
+            return Ok((landed, None));
+        }
         let states = self.states(&[(user.clone(), of.clone())]).await?;
         let liker = match states.first() {
             Some(Some((true, version))) => Some(Liker {
@@ -203,7 +221,7 @@ impl Ledger {
             }),
             _ => None,
         };
-        Ok((landed, liker))
+        Ok((landed, Some(liker)))
     }
 
     /// What a user likes, newest first, of all kinds or one, behind `after`, which may be of another kind.
@@ -242,7 +260,8 @@ impl Ledger {
         };
         page(&mut session, after, limit, statement, |row| {
             let (id, version): (&str, u64) = (row.try_get(0)?, row.try_get(1)?);
-            let liked = Target::new(kind, id).ok().map(|target| Liked {
+            let liked = there(row, 2)?.and_then(|()| Target::new(kind, id).ok());
+            let liked = liked.map(|target| Liked {
                 target,
                 version: Version(version),
             });
@@ -276,9 +295,9 @@ impl Ledger {
         };
         page(&mut session, after, limit, statement, |row| {
             let (id, count): (&str, i64) = (row.try_get(0)?, row.try_get(1)?);
-            let target = Target::new(kind, id).ok();
-            let row = target.map(|target| CountRow { target, count });
-            Ok(((count.unsigned_abs(), 0, id.to_owned()), row))
+            let target = there(row, 2)?.and_then(|()| Target::new(kind, id).ok());
+            let counted = target.map(|target| CountRow { target, count });
+            Ok(((count.unsigned_abs(), 0, id.to_owned()), counted))
         })
         .await
     }
@@ -306,13 +325,20 @@ async fn user_likes_of_all(
     };
     page(session, after, limit, statement, |row| {
         let (id, version): (&str, u64) = (row.try_get(1)?, row.try_get(2)?);
-        let liked = target(row.try_get(0)?, id).ok().map(|target| Liked {
+        let liked = there(row, 4)?.and_then(|()| target(row.try_get(0).ok()?, id).ok());
+        let liked = liked.map(|target| Liked {
             target,
             version: Version(version),
         });
         Ok(((version, row.try_get(3)?, id.to_owned()), liked))
     })
     .await
+}
+
+/// Nothing of a target that is gone, by this column of its row.
+fn there(row: &MySqlRow, void_until: usize) -> Result<Option<()>, sqlx::Error> {
+    let void_until: Option<u64> = row.try_get(void_until)?;
+    Ok((void_until != Some(GONE.0)).then_some(()))
 }
 
 async fn numbers<'a>(
@@ -325,7 +351,7 @@ async fn numbers<'a>(
 }
 
 /// The highest `limit` rows behind a place, from all ranges together. What somebody wrote by hand with another kind of id is
-/// nobody's like: it is left out, and the list goes on behind it.
+/// nobody's like, and neither is that of a target that is gone: it is left out, and the list goes on behind it.
 async fn page<R>(
     session: &mut Session,
     after: Option<Place>,

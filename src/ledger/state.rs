@@ -61,8 +61,10 @@ pub struct FlushState {
     pub outside_token: String,
     /// Whether changes are told, and how far.
     pub feed: FeedMark,
-    /// No entry above this was erased; 0 if nobody ever was.
+    /// No entry above this is void because of its user; 0 if nobody ever was erased.
     pub erased_until: Version,
+    /// No entry above this is void because of its target; 0 if none ever was erased.
+    pub targets_void_until: Version,
 }
 
 impl Ledger {
@@ -145,5 +147,6 @@ fn decode(row: &MySqlRow) -> Result<FlushState, sqlx::Error> {
             max: row.try_get(13)?,
         },
         erased_until: Version(row.try_get(14)?),
+        targets_void_until: Version(row.try_get(15)?),
     })
 }

@@ -40,6 +40,8 @@ pub struct Summary {
     pub likes: u64,
     /// Lines that said nothing new.
     pub already: u64,
+    /// Lines whose user or target was erased since: they are left out.
+    pub erased: u64,
     /// Lines that were not taken.
     pub refused: u64,
     /// Up to here everything is in; an import from the next line goes on.
@@ -243,21 +245,22 @@ impl Importer {
         let lease = self.lease().await?;
         let landed = self.land_held(&mut batch, on_refused).await;
         lease.release().await;
-        let likes = landed?;
+        let (likes, erased) = landed?;
         self.summary.lines += batch.lines;
         self.summary.likes += likes;
+        self.summary.erased += erased;
         self.summary.refused += batch.refused;
-        self.summary.already += batch.lines - batch.refused - likes;
+        self.summary.already += batch.lines - batch.refused - erased - likes;
         self.summary.reached = batch.last;
         Ok(())
     }
 
-    /// While the lease is held, so that no flush of others meets the mark.
+    /// While the lease is held, so that no flush of others meets the mark. Gives how many likes are new, and how many are void.
     async fn land_held(
         &self,
         batch: &mut Batch,
         on_refused: &mut impl FnMut(u64, &str),
-    ) -> Result<u64, ImportError> {
+    ) -> Result<(u64, u64), ImportError> {
         let token = new_generation();
         let imported = loop {
             let imported = self.apply(&batch.entries, &token).await?;
@@ -282,7 +285,8 @@ impl Importer {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(imported.changed.iter().filter(|(_, new)| *new).count() as u64)
+        let likes = imported.changed.iter().filter(|(_, new)| *new).count();
+        Ok((likes as u64, imported.void as u64))
     }
 
     async fn apply(&self, entries: &[(u16, Entry)], token: &str) -> Result<Imported, ImportError> {

@@ -75,11 +75,15 @@ impl Service {
             });
             let answers = join_all(calls).await;
             for (at, result) in answers.into_iter().flatten() {
-                if let Err(error) = &result {
-                    stopped = stopped.or_else(|| stop(error));
-                    let operation = &operations[at];
-                    let pair = (&operation.user, &operation.target);
-                    refused.entry(pair).or_insert_with(|| not_sent(error));
+                match &result {
+                    // Its repetition will not be accepted either, so nobody waits for it.
+                    Ok(_) | Err(ServiceError::TargetGone) => {}
+                    Err(error) => {
+                        stopped = stopped.or_else(|| stop(error));
+                        let operation = &operations[at];
+                        let pair = (&operation.user, &operation.target);
+                        refused.entry(pair).or_insert_with(|| not_sent(error));
+                    }
                 }
                 results[at] = Some(result);
             }
@@ -123,6 +127,7 @@ impl Service {
                 (Ok(Answer::Limited { limit, wait }), _) => {
                     Err(ServiceError::rate_limited(limit, wait))
                 }
+                (Ok(Answer::Gone), _) => Err(ServiceError::TargetGone),
                 (Err(error), _) => Err(error.into()),
                 (Ok(_), Some(error)) => Err(error.clone()),
                 (Ok(_), None) => self
@@ -196,6 +201,7 @@ fn stop(error: &ServiceError) -> Option<ServiceError> {
         ServiceError::OutcomeUnknown { .. } => Some(not_sent(error)),
         ServiceError::Busy { .. }
         | ServiceError::RateLimited { .. }
+        | ServiceError::TargetGone
         | ServiceError::Internal(_) => None,
     }
 }

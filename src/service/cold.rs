@@ -204,7 +204,7 @@ impl Loader {
         }
         for ((partition, at), (users, targets)) in fills {
             let parts = ledger
-                .count_parts(partition, hot.partitions(), &targets)
+                .cold_parts(partition, hot.partitions(), &targets)
                 .await?;
             let counts: Vec<ColdCount> = targets
                 .into_iter()

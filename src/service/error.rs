@@ -28,6 +28,9 @@ pub enum ServiceError {
         /// When to come again.
         retry_after: Duration,
     },
+    /// The target was erased, and nobody has restored it: nothing was done.
+    #[error("the target is gone")]
+    TargetGone,
     /// What was unflushed when Redis was found damaged has not landed yet.
     #[error("recovering")]
     Recovering {
@@ -106,7 +109,7 @@ impl ServiceError {
             | Self::RedisUnavailable { retry_after }
             | Self::DatabaseUnavailable { retry_after }
             | Self::RedisFull { retry_after } => Some(*retry_after),
-            Self::Internal(_) => None,
+            Self::TargetGone | Self::Internal(_) => None,
         }
     }
 
@@ -116,6 +119,7 @@ impl ServiceError {
             Self::Busy { .. } => "busy",
             Self::BacklogFull { .. } => "backlog_full",
             Self::RateLimited { .. } => "rate_limited",
+            Self::TargetGone => "target_gone",
             Self::Recovering { .. } => "recovering",
             Self::OutcomeUnknown { .. } => "outcome_unknown",
             Self::RedisUnavailable { .. } => "redis_unavailable",

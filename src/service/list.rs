@@ -24,6 +24,13 @@ pub struct ListPage<R> {
 }
 
 impl<R> ListPage<R> {
+    const fn empty() -> Self {
+        Self {
+            rows: Vec::new(),
+            more: false,
+        }
+    }
+
     /// Of up to `limit` rows and one more that tells of the others.
     fn cut(mut rows: Vec<R>, limit: usize) -> Self {
         let more = rows.len() > limit;
@@ -49,7 +56,10 @@ impl Service {
         let place = after.map(|after| (after.version, after.user.as_str()));
         // One more than that may be the caller's row, which is hidden.
         let read = self.0.ledger.likers(target, place, limit + 2);
-        let (landed, mut rows) = self.list(read).await?;
+        let (landed, rows) = self.list(read).await?;
+        let Some(mut rows) = rows else {
+            return Ok((landed, ListPage::empty()));
+        };
         if let Some((caller, own)) = own {
             merge_own(&mut rows, caller, own, after);
         }
@@ -69,6 +79,9 @@ impl Service {
         };
         let read = self.0.ledger.liker(target, caller);
         let (landed, row) = self.list(read).await?;
+        let Some(row) = row else {
+            return Ok((landed, ListPage::empty()));
+        };
         let place = |row: &Liker| (row.version, row.user.clone());
         let behind = |row: &Liker| after.is_none_or(|after| place(row) < place(after));
         let mut rows: Vec<Liker> = row.into_iter().filter(behind).collect();
@@ -117,7 +130,7 @@ impl Service {
                 let likes = held.into_iter().filter(|one| one.thumbed).map(liked);
                 let mut likes: Vec<Liked> = likes.collect();
                 self.order(&mut likes, after).await?;
-                likes
+                self.not_gone(likes, limit).await?
             }
             Held::Some(held) => {
                 let mut held = held
@@ -128,7 +141,7 @@ impl Service {
                 let since = held.into_values().filter(|one| one.thumbed).map(liked);
                 likes.extend(since);
                 self.order(&mut likes, after).await?;
-                likes
+                self.not_gone(likes, limit).await?
             }
             _ => {
                 let read = self.0.ledger.user_likes(user, kind, after, limit + 1);
@@ -178,6 +191,22 @@ impl Service {
             }
             want = LIST_ROWS_AGAIN;
         }
+    }
+
+    /// At least the first `limit + 1` of what a user holds without that of targets that are gone, or all. MySQL leaves these out
+    /// itself.
+    async fn not_gone(&self, likes: Vec<Liked>, limit: usize) -> Result<Vec<Liked>, ServiceError> {
+        let mut left = Vec::new();
+        for some in likes.chunks(limit + 1) {
+            let targets: Vec<Target> = some.iter().map(|liked| liked.target.clone()).collect();
+            let gone = self.list(self.0.ledger.gone(&targets)).await?;
+            let there = some.iter().zip(gone).filter(|(_, gone)| !gone);
+            left.extend(there.map(|(liked, _)| liked.clone()));
+            if left.len() > limit {
+                break;
+            }
+        }
+        Ok(left)
     }
 
     /// Newest first, and only what is behind `after`. MySQL breaks ties by the numbers of kinds.

@@ -4,6 +4,7 @@ mod batch;
 mod cold;
 mod count_cache;
 mod error;
+mod gone;
 mod list;
 mod lookup;
 mod recover;

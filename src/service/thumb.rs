@@ -102,6 +102,7 @@ impl Service {
                 tries.known = Some(Known { at, thumbed });
             }
             Answer::Limited { limit, wait } => return Err(ServiceError::rate_limited(limit, wait)),
+            Answer::Gone => return Err(ServiceError::TargetGone),
             Answer::Recovering => {
                 let since = tries.recovering_since.get_or_insert_with(Instant::now);
                 if since.elapsed() > RECOVERING_WAIT_MAX {

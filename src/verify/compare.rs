@@ -21,7 +21,9 @@ pub(super) async fn compare(
     let mut rows_max = 1;
     for resident in residents {
         match resident {
-            Resident::Count { target, .. } => targets.push(target.clone()),
+            Resident::Count { target, .. } | Resident::Gone { target } => {
+                targets.push(target.clone());
+            }
             Resident::User {
                 user,
                 complete: true,
@@ -40,14 +42,28 @@ pub(super) async fn compare(
         .exact_counts(partition, partitions, &targets)
         .await?
         .into_iter();
+    let mut gone = ledger.gone(&targets).await?.into_iter();
     let mut rows = ledger.users(&complete, rows_max).await?.into_iter();
     let mut all = Vec::with_capacity(residents.len());
     for resident in residents {
         all.push(match resident {
             Resident::Count { target, part, .. } => {
                 let rows = counts.next().unwrap_or(0);
-                let expected = rows + effect(ledger, unflushed, target).await?;
-                count(partition, target, *part, expected)
+                let found = part.to_string();
+                if gone.next() == Some(true) {
+                    count(partition, target, found, GONE.to_owned())
+                } else {
+                    let expected = rows + effect(ledger, unflushed, target).await?;
+                    count(partition, target, found, expected.to_string())
+                }
+            }
+            Resident::Gone { target } => {
+                let rows = counts.next().unwrap_or(0);
+                let expected = match gone.next() {
+                    Some(true) => GONE.to_owned(),
+                    _ => rows.to_string(),
+                };
+                count(partition, target, GONE.to_owned(), expected)
             }
             Resident::User {
                 user,
@@ -88,16 +104,19 @@ async fn effect(
         .sum())
 }
 
-fn count(partition: u16, target: &Target, part: i64, expected: i64) -> Vec<Difference> {
-    if part == expected {
+/// What is said of a target that is gone instead of its count.
+const GONE: &str = "gone";
+
+fn count(partition: u16, target: &Target, found: String, expected: String) -> Vec<Difference> {
+    if found == expected {
         return Vec::new();
     }
     vec![Difference {
         place: Place::ResidentCount,
         partition: Some(partition),
         key: target.to_string(),
-        found: part.to_string(),
-        expected: expected.to_string(),
+        found,
+        expected,
     }]
 }
 

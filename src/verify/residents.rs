@@ -212,6 +212,7 @@ fn same(a: &Option<Resident>, b: &Option<Resident>) -> bool {
             };
             sorted(a) == sorted(b)
         }
+        (Some(Resident::Gone { .. }), Some(Resident::Gone { .. })) => true,
         _ => false,
     }
 }

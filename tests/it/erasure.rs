@@ -14,7 +14,7 @@ use crate::serve::PATIENCE;
 use crate::stand::{Stand, outcome, user};
 
 impl Stand {
-    fn eraser(&self) -> Eraser {
+    pub(crate) fn eraser(&self) -> Eraser {
         Eraser::new(&self.service, &self.flusher, &self.settings)
     }
 
@@ -201,10 +201,15 @@ async fn a_user_whom_redis_has_forgotten_is_taken_out_of_its_counts() {
     }
 }
 
-/// Every key of a partition, as it stands.
-async fn copy(t: &Stand) -> Vec<(String, Vec<u8>)> {
+/// A pattern of all keys of the test, leases included.
+fn every_key(t: &Stand) -> String {
+    format!("{}:v1:*", t.settings.key_prefix)
+}
+
+/// Every key, as it stands.
+pub(crate) async fn copy(t: &Stand) -> Vec<(String, Vec<u8>)> {
     let mut copy = Vec::new();
-    let keys: Vec<String> = t.command(&["KEYS", &t.key(0, "*")]).await;
+    let keys: Vec<String> = t.command(&["KEYS", &every_key(t)]).await;
     for key in keys {
         let held: Vec<u8> = t.command(&["DUMP", &key]).await;
         copy.push((key, held));
@@ -213,8 +218,8 @@ async fn copy(t: &Stand) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Redis as it was when the copy was made.
-async fn restore(t: &Stand, copy: &[(String, Vec<u8>)]) {
-    let keys: Vec<String> = t.command(&["KEYS", &t.key(0, "*")]).await;
+pub(crate) async fn restore(t: &Stand, copy: &[(String, Vec<u8>)]) {
+    let keys: Vec<String> = t.command(&["KEYS", &every_key(t)]).await;
     for key in keys {
         t.command::<()>(&["DEL", &key]).await;
     }

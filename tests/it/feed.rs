@@ -313,11 +313,7 @@ async fn what_is_erased_is_told_as_taken_back() {
     erasure::request(&stand.service, &user).await.unwrap();
     let eraser = Eraser::new(&stand.service, &stand.flusher, &stand.settings);
     assert_eq!(eraser.run().await.unwrap(), 1);
-    let events = serde_json::to_value(stand.ledger.feed_page(MANY).await.unwrap()).unwrap();
-    let mut likes = Likes::default();
-    for event in events.as_array().unwrap() {
-        likes.take(event);
-    }
+    let mut likes = taken(&stand).await;
     // A reader knows that the pairs were there, and thumbd does not any more.
     let erased = likes.pairs.len() - rows(&stand).await.len();
     assert_eq!(erased, 2);
@@ -327,6 +323,47 @@ async fn what_is_erased_is_told_as_taken_back() {
     let mut stored = counts(&stand).await;
     stored.retain(|_, count| *count > 0);
     assert_eq!(likes.counts, stored);
+}
+
+/// What a reader makes of all events that wait.
+async fn taken(stand: &Stand) -> Likes {
+    let events = serde_json::to_value(stand.ledger.feed_page(MANY).await.unwrap()).unwrap();
+    let mut likes = Likes::default();
+    for event in events.as_array().unwrap() {
+        likes.take(event);
+    }
+    likes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_with_a_target_is_told_as_taken_back_and_a_new_like_behind_it() {
+    let stand = told(2, MANY).await;
+    let target = crate::stand::target("blog:1");
+    for user in ["u1", "u2", "u3"] {
+        stand.like(user, "blog:1").await.unwrap();
+        stand.like(user, "blog:2").await.unwrap();
+    }
+    stand.flush().await;
+    stand.like("u4", "blog:1").await.unwrap();
+    let eraser = Eraser::new(&stand.service, &stand.flusher, &stand.settings);
+    let ask = erasure::request_target(&stand.service, &target);
+    ask.await.unwrap();
+    assert_eq!(eraser.run().await.unwrap(), 1);
+    let told = taken(&stand).await;
+    let pair = |user: &str| (user.to_owned(), "blog".to_owned(), "1".to_owned());
+    for user in ["u1", "u2", "u3"] {
+        assert!(!told.pairs[&pair(user)].0, "{user}");
+    }
+    // It never landed, so there is nothing to take back.
+    assert_eq!(told.pairs.get(&pair("u4")), None);
+    assert_eq!(told.counts[&("blog".to_owned(), "1".to_owned())], 0);
+    eraser.restore(&target).await.unwrap();
+    stand.like("u1", "blog:1").await.unwrap();
+    stand.flush().await;
+    let told = taken(&stand).await;
+    assert!(told.pairs[&pair("u1")].0);
+    let told: BTreeMap<_, _> = told.pairs.into_iter().filter(|(_, one)| one.0).collect();
+    assert_eq!(told, rows(&stand).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

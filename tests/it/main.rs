@@ -17,6 +17,7 @@ mod durable;
 mod erasure;
 mod feed;
 mod flush;
+mod gone;
 mod history;
 mod hot;
 mod http;

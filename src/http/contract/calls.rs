@@ -89,7 +89,11 @@ const READ: &[&str] = &[
     "database_unavailable",
 ];
 const DATABASE: &[&str] = &["database_unavailable"];
+/// A like of a target that was erased.
+const GONE: &[&str] = &["target_gone"];
 const WRITE: &[&str] = &["rate_limited", "backlog_full", "outcome_unknown"];
+/// A target whose erasure is not done.
+const OPEN: &[&str] = &["erasure_open"];
 const JOB: &[&str] = &["busy", "job_failed", "job_died", "lease_held", "stopping"];
 
 fn json<T: utoipa::ToSchema>() -> Body {
@@ -177,6 +181,14 @@ pub(super) fn calls() -> Vec<Call> {
             .takes([path_erased()])
             .answers(202, "The job; Location has its address", json::<admin::Job>())
             .fails(&[PATH, READ]),
+        call(Delete, paths::TARGETS, ("eraseTarget", "admin", "Erases a target: nobody likes it, or can like it, until it is restored"), Who::Operators)
+            .takes([path_kind(), path_id()])
+            .answers(202, "The job; Location has its address", json::<admin::Job>())
+            .fails(&[PATH, KIND, READ]),
+        call(Put, paths::RESTORE, ("restoreTarget", "admin", "Lets an erased target be liked again"), Who::Operators)
+            .takes([path_kind(), path_id()])
+            .answers(200, "It can be liked, also if it was not gone", json::<admin::Restored<'static>>())
+            .fails(&[PATH, KIND, JOB, OPEN]),
         call(Get, paths::JOBS, ("job", "admin", "How an erasure stands"), Who::Operators)
             .takes([path_job()])
             .answers(200, "The job", json::<admin::Job>())
@@ -200,6 +212,7 @@ pub(super) fn calls() -> Vec<Call> {
 }
 
 fn write(method: HttpMethod, names: (&'static str, &'static str, &'static str)) -> Call {
+    let gone = if method == HttpMethod::Put { GONE } else { &[] };
     call(method, paths::LIKES, names, Who::Users)
         .takes([
             path_kind(),
@@ -214,7 +227,7 @@ fn write(method: HttpMethod, names: (&'static str, &'static str, &'static str)) 
             "Accepted, and MySQL does not have it within wait_ms",
             named(schemas::WRITTEN),
         )
-        .fails(&[PATH, KIND, NO_USER, READ, WRITE])
+        .fails(&[PATH, KIND, NO_USER, READ, WRITE, gone])
 }
 
 impl Call {
@@ -285,7 +298,7 @@ impl Call {
         statuses.dedup();
         for (status, text, body) in self.answers {
             let mut response = success(text, body, self.cached);
-            if self.path == paths::USERS && status == 202 {
+            if [paths::USERS, paths::TARGETS].contains(&self.path) && status == 202 {
                 let address = header("The address of the job", string());
                 response = response.header("Location", address);
             }

@@ -113,6 +113,7 @@ pub(super) fn add(components: ComponentsBuilder) -> ComponentsBuilder {
     with_parts::<JobsStatus>(&mut sent);
     with_parts::<FeedStatus>(&mut sent);
     with_parts::<admin::Job>(&mut sent);
+    with_parts::<admin::Restored<'static>>(&mut sent);
     components
         .schemas_from_iter(sent)
         .schema(WRITTEN, written())

@@ -97,6 +97,38 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "erasure::an_erasure_that_dies_anywhere_is_finished_by_another",
     ),
     (
+        "erase.marked",
+        "gone::an_erasure_of_a_target_that_dies_anywhere_is_finished_by_another",
+    ),
+    (
+        "erase.noted",
+        "gone::an_erasure_of_a_target_that_dies_anywhere_is_finished_by_another",
+    ),
+    (
+        "flush.gone",
+        "gone::an_erasure_of_a_target_that_dies_anywhere_is_finished_by_another",
+    ),
+    (
+        "restore.commit",
+        "gone::a_restoration_that_dies_anywhere_is_whole_or_not_at_all",
+    ),
+    (
+        "restore.flushed",
+        "gone::a_restoration_that_dies_anywhere_is_whole_or_not_at_all",
+    ),
+    (
+        "restore.forgotten",
+        "gone::a_restoration_that_dies_anywhere_is_whole_or_not_at_all",
+    ),
+    (
+        "restore.raised",
+        "gone::a_restoration_that_dies_anywhere_is_whole_or_not_at_all",
+    ),
+    (
+        "restore.stored",
+        "gone::a_restoration_that_dies_anywhere_is_whole_or_not_at_all",
+    ),
+    (
         "flush.distrusted",
         "repair::a_repair_that_died_before_redis_was_told_makes_everything_cold",
     ),

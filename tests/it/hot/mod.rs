@@ -203,7 +203,7 @@ pub(crate) fn cold_user(who: &str, thumbs: &[(&str, u64)], complete: bool) -> Co
 pub(crate) fn cold_count(what: &str, part: i64) -> ColdCount {
     ColdCount {
         target: target(what),
-        part,
+        part: Some(part),
         ttl_seconds: TTL,
     }
 }

@@ -104,7 +104,15 @@ const RULES: &[Rule] = &[
     ("HEAD", "/admin/v1/feed", Nothing, ADMIN),
     ("POST", "/admin/v1/feed/resume", Nothing, ADMIN),
     ("DELETE", "/admin/v1/users/{user}", Nothing, ASKED),
-    // The job of the line above.
+    // The target is there.
+    (
+        "PUT",
+        "/admin/v1/targets/{kind}/{id}/restore",
+        Nothing,
+        ADMIN,
+    ),
+    ("DELETE", "/admin/v1/targets/{kind}/{id}", Nothing, ASKED),
+    // The first job of the lines above.
     ("GET", "/admin/v1/jobs/{id}", Nothing, ADMIN),
     ("HEAD", "/admin/v1/jobs/{id}", Nothing, ADMIN),
     ("GET", "/healthz", Nothing, OPEN),

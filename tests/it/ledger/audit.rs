@@ -34,12 +34,12 @@ async fn every_kind_of_difference_is_found() {
     t.run("UPDATE thumb_count SET count = 5 WHERE target_id = '1'")
         .await;
     t.run("DELETE FROM thumb_count WHERE target_id = '2'").await;
-    t.run("INSERT INTO thumb_count SELECT kind_id, 'z', -3 FROM kind WHERE name = 'blog'")
+    t.run("INSERT INTO thumb_count (kind_id, target_id, count) SELECT kind_id, 'z', -3 FROM kind WHERE name = 'blog'")
         .await;
-    t.run("INSERT INTO thumb_count SELECT kind_id, '8', 1 FROM kind WHERE name = 'video'")
+    t.run("INSERT INTO thumb_count (kind_id, target_id, count) SELECT kind_id, '8', 1 FROM kind WHERE name = 'video'")
         .await;
     // A count of nothing is right where there is nothing.
-    t.run("INSERT INTO thumb_count SELECT kind_id, '0', 0 FROM kind WHERE name = 'video'")
+    t.run("INSERT INTO thumb_count (kind_id, target_id, count) SELECT kind_id, '0', 0 FROM kind WHERE name = 'video'")
         .await;
     let mut seen = Vec::new();
     let audit = t

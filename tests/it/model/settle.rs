@@ -138,6 +138,7 @@ impl Run<'_> {
                     "WRONG RESIDENT COUNT: {target} of partition {partition}"
                 );
             }
+            Resident::Gone { target } => panic!("GONE FOR NOTHING: {target}"),
         }
     }
 }

@@ -16,7 +16,7 @@ use thumbd::steps::{Gate, gated};
 use super::{file, import, import_with, in_hundreds, path};
 use crate::flush::Hold;
 use crate::process::{behind, end, signal};
-use crate::stand::{Stand, outcome, target};
+use crate::stand::{Stand, outcome, target, user};
 
 /// `u0` to `u<users - 1>` like blog 1, and each one of three others, in 2020.
 fn likes(users: usize) -> String {
@@ -62,6 +62,38 @@ async fn what_is_imported_is_seen_at_once_also_where_it_stood_in_redis() {
         assert_eq!(t.ledger.flush_state().await.unwrap().outside_token, "");
         t.check().await;
         assert_eq!(rows(&t).await, (300, 299, 299));
+    }
+}
+
+#[tokio::test]
+async fn likes_of_whom_and_what_was_erased_are_left_out_and_counted() {
+    for partitions in [1, 4] {
+        let t = in_hundreds(partitions).await;
+        import(&t, &likes(120)).await.result.unwrap();
+        let gone = target("blog:1");
+        thumbd::erasure::request(&t.service, &user("u5"))
+            .await
+            .unwrap();
+        thumbd::erasure::request_target(&t.service, &gone)
+            .await
+            .unwrap();
+        // Before their rows are removed, and behind.
+        for _ in 0..2 {
+            let done = import(&t, &likes(130)).await;
+            done.result.unwrap();
+            assert_eq!((done.summary.lines, done.summary.erased), (260, 131));
+            while t.eraser().run().await.unwrap() > 0 {}
+        }
+        assert_eq!(rows(&t).await, (129, 129, 129));
+        assert_eq!(t.look("u1", "blog:1").await, (Some(false), Some(0)));
+        t.check().await;
+        // What is older than the restoration stays void.
+        t.eraser().restore(&gone).await.unwrap();
+        let done = import(&t, &likes(130)).await;
+        done.result.unwrap();
+        assert_eq!((done.summary.likes, done.summary.erased), (0, 131));
+        assert_eq!(t.like("u1", "blog:1").await.unwrap(), outcome(true, 1));
+        t.check().await;
     }
 }
 

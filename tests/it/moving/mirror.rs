@@ -3,6 +3,7 @@
 use sqlx::{AssertSqlSafe, Executor, Row};
 use thumbd::config::{KindSettings, Kinds, Mirror, Settings};
 use thumbd::domain::Kind;
+use thumbd::erasure;
 use thumbd::flush::FlushError;
 use thumbd::ledger::LedgerError;
 use thumbd::repair;
@@ -10,7 +11,7 @@ use thumbd::service::{Service, layout};
 use thumbd::telemetry;
 
 use super::{import, in_hundreds};
-use crate::stand::Stand;
+use crate::stand::{Stand, target, user};
 
 pub(super) fn mirrored(kinds: &[(&str, &str)]) -> Kinds {
     Kinds::with(kinds.iter().map(|(kind, table)| {
@@ -95,6 +96,31 @@ async fn a_flush_sets_the_count_beside_just_that_id() {
             (blog(&t, 42).await, blog(&t, 1).await, blog(&t, 2).await),
             (1, 77, 77)
         );
+        t.check().await;
+    }
+}
+
+#[tokio::test]
+async fn an_erasure_sets_the_site_s_column_too() {
+    for partitions in [1, 4] {
+        let t = stand(partitions).await;
+        for user in ["u1", "u2", "u3"] {
+            for target in ["blog:42", "blog:1"] {
+                t.like(user, target).await.unwrap();
+            }
+        }
+        t.flush().await;
+        erasure::request(&t.service, &user("u1")).await.unwrap();
+        t.eraser().run().await.unwrap();
+        assert_eq!((blog(&t, 42).await, blog(&t, 1).await), (2, 2));
+        let target = target("blog:42");
+        erasure::request_target(&t.service, &target).await.unwrap();
+        t.eraser().run().await.unwrap();
+        assert_eq!((blog(&t, 42).await, blog(&t, 1).await), (0, 2));
+        t.eraser().restore(&target).await.unwrap();
+        t.like("u2", "blog:42").await.unwrap();
+        t.flush().await;
+        assert_eq!((blog(&t, 42).await, blog(&t, 1).await), (1, 2));
         t.check().await;
     }
 }
