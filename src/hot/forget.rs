@@ -29,8 +29,8 @@ impl Hot {
         self.forget_some(partition, &[], target, Some(least)).await
     }
 
-    /// The same as [`Hot::forget`] for any number, in calls of bounded size. Only the first raises `floor`: who reads MySQL behind it reads the
-    /// change, and each raise closes the open slice.
+    /// The same as [`Hot::forget`] for any number, in calls of bounded size. Only the first raises `floor`: who reads MySQL behind
+    /// it reads the change, and each raise closes the open slice.
     pub async fn forget_all(
         &self,
         partition: u16,

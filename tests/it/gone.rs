@@ -224,9 +224,10 @@ async fn an_emptied_or_evicted_redis_knows_that_a_target_is_gone() {
             let t = Stand::start(partitions).await;
             likes(&t).await;
             t.flush().await;
-            match done {
-                true => drop(t.erase_target(WHICH).await),
-                false => drop(t.ask_gone(WHICH).await),
+            if done {
+                t.erase_target(WHICH).await;
+            } else {
+                t.ask_gone(WHICH).await;
             }
             for partition in 0..partitions {
                 let key = t.key(partition, &format!("count:{WHICH}"));
@@ -684,9 +685,10 @@ async fn a_target_that_is_gone_stays_so_under_another_layout() {
         let t = Stand::start(1).await;
         likes(&t).await;
         t.flush().await;
-        match done {
-            true => drop(t.erase_target(WHICH).await),
-            false => drop(t.ask_gone(WHICH).await),
+        if done {
+            t.erase_target(WHICH).await;
+        } else {
+            t.ask_gone(WHICH).await;
         }
         let wanted = Settings {
             partitions: 4,
