@@ -159,6 +159,8 @@ pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 pub const CONNECTION_BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// Pause after a failed accept, mostly for want of file descriptors: an error at once would only spin.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Least time between two measures of the process: whoever may scrape must not be able to keep it busy with reading its open files.
+pub const PROCESS_MEASURE_PAUSE: Duration = Duration::from_secs(1);
 /// How often histograms are folded: in between each measurement is kept by itself.
 pub const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 

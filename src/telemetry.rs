@@ -1,7 +1,8 @@
 //! Logs, metrics and errors of the process: where they go and how they look. What is logged and measured is decided where it happens.
 
 use std::error::Error;
-use std::sync::{LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
@@ -10,6 +11,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::config::{LogFormat, Settings};
+use crate::limits::PROCESS_MEASURE_PAUSE;
 
 /// Names of the metrics, so that none is spelt twice.
 pub mod names {
@@ -137,9 +139,18 @@ pub fn metrics_init() -> anyhow::Result<PrometheusHandle> {
     Ok(handle.insert(installed).clone())
 }
 
-/// Measures memory, CPU and files of this process, for whoever is about to look at the metrics. A few reads of `/proc`.
+/// Measures memory, CPU and files of this process, for whoever is about to look at the metrics. It reads `/proc`, a line for each open
+/// connection too, so it does nothing if somebody has just looked.
 pub fn process_measure() {
     static COLLECTOR: LazyLock<Collector> = LazyLock::new(Collector::default);
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    {
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|last| last.elapsed() < PROCESS_MEASURE_PAUSE) {
+            return;
+        }
+        *last = Some(Instant::now());
+    }
     COLLECTOR.collect();
 }
 
