@@ -85,6 +85,11 @@ pub(super) fn feed(prefix: &str) -> String {
     format!("{prefix}:v1:feed")
 }
 
+/// The instances that live; no partition owns them.
+pub(super) fn instances(prefix: &str) -> String {
+    format!("{prefix}:v1:instances")
+}
+
 /// Written to see whether Redis takes writes; it holds nothing.
 pub(super) fn probe(prefix: &str) -> String {
     format!("{prefix}:v1:probe")
@@ -115,6 +120,7 @@ mod tests {
         assert_eq!(keys.rest("slice", "thumbd:v1:{33}:slice:10"), None);
         assert_eq!(lease("thumbd", "flush"), "thumbd:v1:lease:flush");
         assert_eq!(feed("thumbd"), "thumbd:v1:feed");
+        assert_eq!(instances("thumbd"), "thumbd:v1:instances");
         assert_eq!(probe("thumbd"), "thumbd:v1:probe");
     }
 }

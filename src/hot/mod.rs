@@ -7,6 +7,7 @@ mod feed;
 mod fill;
 mod forget;
 mod gather;
+mod heartbeat;
 mod held;
 mod keys;
 mod lease;
@@ -31,6 +32,7 @@ use redis::{Cmd, Value};
 
 pub use error::HotError;
 pub use fill::{ColdCount, ColdUser};
+pub use heartbeat::Heard;
 pub use held::{Held, HeldThumb, Of};
 use keys::Keys;
 pub use limit::{Limit, Limits};

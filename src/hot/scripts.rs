@@ -45,6 +45,7 @@ scripts! {
     RETIRE = "retire.lua";
     LEASE = "lease.lua";
     FEED = "feed.lua";
+    HEARTBEAT = "heartbeat.lua";
 }
 
 impl Script {

@@ -10,7 +10,7 @@ use super::paths;
 use crate::telemetry::names;
 
 /// The last stands for every address that is not ours.
-const ROUTES: [&str; 21] = [
+const ROUTES: [&str; 26] = [
     paths::LIKES,
     paths::LIKERS,
     paths::USER_LIKES,
@@ -22,6 +22,9 @@ const ROUTES: [&str; 21] = [
     paths::SLICES,
     paths::FEED,
     paths::FEED_RESUME,
+    paths::LIVE,
+    paths::VERIFICATIONS,
+    paths::TARGETS,
     paths::USERS,
     paths::JOBS,
     paths::HEALTHZ,
@@ -31,6 +34,8 @@ const ROUTES: [&str; 21] = [
     paths::DOCS,
     paths::DOCS_SCRIPT,
     paths::DOCS_STYLE,
+    paths::UI,
+    paths::UI_FILE,
     "other",
 ];
 const METHODS: [&str; 5] = ["GET", "PUT", "DELETE", "POST", "other"];
@@ -115,6 +120,15 @@ fn route(path: &str) -> usize {
         [Some("v1"), Some("rankings"), Some(_), None, ..] => paths::RANKINGS,
         [Some("admin"), Some("v1"), Some("users"), Some(_), None, _] => paths::USERS,
         [Some("admin"), Some("v1"), Some("jobs"), Some(_), None, _] => paths::JOBS,
+        [
+            Some("admin"),
+            Some("v1"),
+            Some("targets"),
+            Some(_),
+            Some(_),
+            None,
+        ] => paths::TARGETS,
+        [Some("ui"), Some(_), None, ..] => paths::UI_FILE,
         _ => path,
     };
     let known = ROUTES.iter().position(|route| *route == named);
@@ -144,6 +158,9 @@ mod tests {
         assert_eq!(ROUTES[route("/v1/rankings/blog")], paths::RANKINGS);
         assert_eq!(ROUTES[route("/admin/v1/users/u1")], paths::USERS);
         assert_eq!(ROUTES[route("/admin/v1/jobs/7")], paths::JOBS);
+        assert_eq!(ROUTES[route("/admin/v1/targets/blog/1")], paths::TARGETS);
+        assert_eq!(ROUTES[route("/ui/main.js")], paths::UI_FILE);
+        assert_eq!(ROUTES[route("/ui")], paths::UI);
         for path in [
             "/",
             "/v1/likes/blog",
@@ -153,6 +170,8 @@ mod tests {
             "/v1/users/u1/likes/x",
             "/v1/rankings",
             "/admin/v1/users",
+            "/admin/v1/targets/blog",
+            "/ui/a/b",
             "/admin/v1/jobs/7/x",
             "/v1/rankings/a/b",
             "/x",

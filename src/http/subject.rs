@@ -168,6 +168,42 @@ impl FromRequestParts<Arc<Shared>> for ErasedUser {
     }
 }
 
+/// The target that an operator looks at.
+pub(super) struct AdminTarget(pub(super) Target);
+
+impl FromRequestParts<Arc<Shared>> for AdminTarget {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, Self::Rejection> {
+        let caller = shared.keys.caller(&parts.headers)?;
+        caller.check_admin()?;
+        let target = path_target(parts, &shared.kinds).await?;
+        caller.check_kind(target.kind())?;
+        Ok(Self(target))
+    }
+}
+
+/// The user whom an operator looks at, with likes of all kinds.
+pub(super) struct AdminUser(pub(super) UserId);
+
+impl FromRequestParts<Arc<Shared>> for AdminUser {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, Self::Rejection> {
+        let caller = shared.keys.caller(&parts.headers)?;
+        caller.check_admin()?;
+        caller.check_all_kinds()?;
+        let [named] = path_params(parts, ["user"]).await?;
+        Ok(Self(UserId::parse(named)?))
+    }
+}
+
 /// The number of a job.
 pub(super) struct JobNumber(pub(super) u64);
 

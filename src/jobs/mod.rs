@@ -26,17 +26,20 @@ use tokio_util::task::AbortOnDropHandle;
 use desk::Desk;
 pub use error::JobError;
 use lag::Lag;
-pub use lease::Lease;
+pub use lease::{JOB as LEASE_JOB, Lease};
+pub use runner::COMPENSATE;
 use runner::Runner;
 pub use schedule::Clock;
 
 use crate::config::Settings;
 use crate::domain::Operation;
 use crate::erasure::Eraser;
-use crate::flush::{CompensationReport, FlushReport, Flusher, SealedLengths, SliceInfo};
+use crate::flush::{
+    CompensationReport, FlushReport, Flusher, Landing, SealedLengths, SliceInfo, Standing,
+};
 use crate::ledger::Ledger;
 use crate::limits::{DURABLE_PAUSE, FLUSH_LAG_MAX};
-use crate::service::Service;
+use crate::service::{Service, new_generation};
 
 /// A handle on the jobs of this process.
 #[derive(Clone)]
@@ -50,6 +53,7 @@ struct Inner {
     ledger: Ledger,
     lag: Arc<Lag>,
     lag_max: Duration,
+    owner: String,
     _measure: AbortOnDropHandle<()>,
     _watch: AbortOnDropHandle<()>,
     _gauges: AbortOnDropHandle<()>,
@@ -100,13 +104,14 @@ impl Jobs {
         let flusher = Flusher::new(service.hot().clone(), service.ledger().clone(), settings);
         let desk = Arc::new(Desk::default());
         let lag = Arc::new(Lag::default());
+        let owner = new_generation();
         let lease_ttl = Duration::from_millis(settings.lease_ttl_ms);
         let runner = Runner::new(
             flusher.clone(),
             service.clone(),
             Eraser::new(service, &flusher, settings),
             (Arc::clone(&desk), Arc::clone(&lag)),
-            lease_ttl,
+            (owner.clone(), lease_ttl),
         );
         let scheduler = schedule::start(settings, &desk, clock).await?;
         let measure = Arc::clone(&lag).measure(flusher.clone(), service.clone());
@@ -122,6 +127,7 @@ impl Jobs {
             ledger: service.ledger().clone(),
             lag_max: FLUSH_LAG_MAX.max(Duration::from_secs(3 * settings.slice_seconds + 10)),
             lag,
+            owner,
             flusher,
             desk,
             scheduler: tokio::sync::Mutex::new(scheduler),
@@ -211,6 +217,21 @@ impl Jobs {
             last_flush,
             last_compensation,
         })
+    }
+
+    /// Under which name this process takes the lease.
+    pub fn owner(&self) -> &str {
+        &self.0.owner
+    }
+
+    /// The live slices as they were measured last, at most some seconds ago unless Redis is away.
+    pub fn standing(&self) -> Arc<Standing> {
+        self.0.lag.standing()
+    }
+
+    /// What this process flushed lately, newest first.
+    pub fn landings(&self, most: usize) -> Vec<Landing> {
+        self.0.flusher.landings(most)
     }
 
     /// Waits until one of the tasks has died, which none must before [`Jobs::stop`].

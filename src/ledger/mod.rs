@@ -42,7 +42,7 @@ use demoted::Demoted;
 pub use erased::{Erased, Erasure, OpenErasure};
 pub use error::LedgerError;
 pub use import::{ImportChunk, Imported};
-pub use job_runs::JobEnd;
+pub use job_runs::{JobEnd, JobRun};
 pub use layout::LayoutLock;
 pub use lists::{KindNumbers, Liked, LikedPlace, Liker};
 pub use mirror::MirrorColumn;
