@@ -96,3 +96,61 @@ pub(super) async fn verify(
         Err(VerificationError::Service(error)) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::watch;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    fn connection() -> Connection {
+        Connection {
+            closing: CancellationToken::new(),
+            hang_up: CancellationToken::new(),
+        }
+    }
+
+    const SHORT: Duration = Duration::from_millis(20);
+
+    #[tokio::test]
+    async fn a_reader_that_does_not_read_is_cut_and_others_get_the_newest() {
+        let (snapshots, receiver) = watch::channel(Arc::from(""));
+        let (sender, mut events) = mpsc::channel(1);
+        let known = connection();
+        let watcher = Watcher::of(receiver);
+        let feed = feed(watcher, sender, known.clone(), || true, SHORT);
+        let feed = tokio::spawn(feed);
+        let read = events.recv().await.unwrap();
+        assert_eq!(read, "event: history\ndata: {}\n\n");
+        // Two wait for a reader who reads nothing for a while.
+        snapshots.send_replace(Arc::from("1"));
+        let first = events.recv().await.unwrap();
+        assert_eq!(first, "event: snapshot\ndata: 1\n\n");
+        snapshots.send_replace(Arc::from("2"));
+        snapshots.send_replace(Arc::from("3"));
+        assert_eq!(events.recv().await.unwrap(), "event: snapshot\ndata: 3\n\n");
+        // One stands in the channel, the next one is not taken.
+        for text in ["4", "5"] {
+            snapshots.send_replace(Arc::from(text));
+            tokio::time::sleep(SHORT).await;
+        }
+        timeout(Duration::from_secs(60), feed)
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(known.hang_up.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn a_key_that_opens_nothing_any_more_ends_the_stream() {
+        let (snapshots, receiver) = watch::channel(Arc::from(""));
+        let (sender, mut events) = mpsc::channel(1);
+        let feed = feed(Watcher::of(receiver), sender, connection(), || false, SHORT);
+        let feed = tokio::spawn(feed);
+        assert!(events.recv().await.is_some());
+        snapshots.send_replace(Arc::from("1"));
+        assert!(events.recv().await.is_none());
+        feed.await.unwrap();
+    }
+}

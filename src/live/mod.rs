@@ -72,6 +72,19 @@ pub struct Watcher {
     _place: OwnedSemaphorePermit,
 }
 
+#[cfg(test)]
+impl Watcher {
+    /// One who watches these.
+    pub(crate) fn of(snapshots: watch::Receiver<Arc<str>>) -> Self {
+        let place = Arc::new(Semaphore::new(1)).try_acquire_owned();
+        Self {
+            snapshots,
+            history: "{}".to_owned(),
+            _place: place.expect("there is one place"),
+        }
+    }
+}
+
 impl Live {
     /// Starts the tasks. `address` is where this instance says that it listens.
     pub fn start(settings: &Settings, service: &Service, jobs: &Jobs, address: &str) -> Self {

@@ -22,6 +22,7 @@ mod http;
 mod ledger;
 mod limits;
 mod lists;
+mod live;
 mod lost_replies;
 mod metrics;
 mod model;
