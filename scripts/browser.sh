@@ -22,9 +22,9 @@ fi
 "${CARGO:-cargo}" build --quiet
 
 work=$(mktemp -d)
-server= driver=
+server= demo= driver=
 stop() {
-    for one in $driver $server; do
+    for one in $driver $demo $server; do
         kill -TERM "$one" 2>/dev/null || true
         wait "$one" || true
     done
@@ -53,11 +53,16 @@ export SERVICE_KEY=browser-service-key ADMIN_TOKEN=browser-admin-token
 THUMBD_SERVICE_KEY=$SERVICE_KEY THUMBD_ADMIN_TOKEN=$ADMIN_TOKEN THUMBD_LISTEN=127.0.0.1:0 THUMBD_SLICE_SECONDS=3600 \
     target/debug/thumbd dev --data "$work/data" >"$work/log" 2>&1 &
 server=$!
+# The demonstration is a test, too: of itself, and of the page where no token is set.
+THUMBD_LISTEN=127.0.0.1:0 THUMBD=target/debug/thumbd setsid scripts/demo.sh >"$work/demo" 2>&1 &
+demo=$!
 chromedriver --port=0 >"$work/driver" 2>&1 &
 driver=$!
 THUMBD_URL=$(line "$work/log" "thumbd serves on ")
 port=$(line "$work/driver" "started successfully on port ")
-export THUMBD_URL DRIVER_URL=http://127.0.0.1:${port%.} CHROMIUM
+DEMO_URL=$(line "$work/demo" "open " | cut -d ' ' -f 1)
+DEMO_LOG=$work/demo
+export THUMBD_URL DEMO_URL DEMO_LOG DRIVER_URL=http://127.0.0.1:${port%.} CHROMIUM
 CHROMIUM=$(browser)
 
 python3 -B tests/browser/test_pages.py "$@"

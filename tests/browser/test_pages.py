@@ -1,6 +1,6 @@
 """The pages at /ui and /docs in a real Chromium, against a running thumbd. scripts/browser.sh starts all of it.
 
-THUMBD_URL, SERVICE_KEY, ADMIN_TOKEN: the server. DRIVER_URL, CHROMIUM: the browser. UPDATE_SCREENSHOTS=1 writes docs/images anew.
+THUMBD_URL, SERVICE_KEY, ADMIN_TOKEN: the server. DEMO_URL, DEMO_LOG: scripts/demo.sh. DRIVER_URL, CHROMIUM: the browser. UPDATE_SCREENSHOTS=1 writes docs/images anew.
 """
 
 import json
@@ -187,7 +187,6 @@ class Board(Page):
         browser.type("#kind", "Blog")
         browser.click("#look-target button")
         self.shows("#target-found", "kind")
-        self.picture("ui.png")
 
     # The last expectation is an answer with 400.
     def tearDown(self):
@@ -216,7 +215,6 @@ class Phone(Page):
         dark = browser.run("return getComputedStyle(document.body).backgroundColor")
         self.assertEqual(dark, "rgb(22, 24, 28)")
         self.assert_contrast()
-        self.picture("ui-phone-dark.png")
 
     def assert_contrast(self):
         """WCAG 2.2, AA: 4.5 to 1 for all texts that are shown."""
@@ -241,6 +239,33 @@ class Phone(Page):
             """
         )
         self.assertEqual(weak, [])
+
+
+class Demo(Page):
+    # Behind the others: by then it has run for a while.
+    expected = ("status of 401",)
+
+    def test_the_demonstration_shows_likes_slices_and_a_clean_check(self):
+        browser = self.browser
+        browser.open(os.environ["DEMO_URL"])
+        # No token is set, so none is asked for.
+        self.shows("#verdict", "All is well.")
+        self.assertFalse(browser.visible("#login"))
+        boxes = "return document.querySelectorAll('#slices .{}').length"
+        browser.until("slices have landed", lambda: browser.run(boxes.format("flushed")) >= 3)
+        browser.until("one is open", lambda: browser.run(boxes.format("open")) >= 1)
+        browser.until("likes come in", lambda: float(browser.text("#rate")) > 10)
+        browser.until("ten rise", lambda: browser.run("return document.querySelectorAll('#rising li').length") == 10)
+        with open(os.environ["DEMO_LOG"], encoding="utf-8") as log:
+            browser.until("a clean check", lambda: (log.seek(0), ": 0 differences in" in log.read())[1])
+        browser.click("#verify")
+        self.shows("#verify-result", "0 differences in")
+        self.picture("ui.png")
+        browser.emulate(360, 800, dark=True)
+        browser.until("narrow charts", lambda: browser.run("return document.querySelector('canvas').width <= 360"))
+        wide = browser.run("return [document.documentElement.scrollWidth, innerWidth]")
+        self.assertLessEqual(wide[0], wide[1], "nothing sticks out")
+        self.picture("ui-phone-dark.png")
 
 
 class Docs(Page):

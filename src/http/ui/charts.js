@@ -3,7 +3,7 @@ import uPlot from "./uplot.js";
 import { byId, count, length, rate, write } from "./dom.js";
 
 const POINTS_MAX = 300;
-const HEIGHT = 170;
+const HEIGHT = 160;
 
 const at = [], rates = [], lags = [];
 let charts = [];
@@ -29,7 +29,7 @@ const chart = (id, label, values, stroke, format) => {
     cursor: { drag: { x: false, y: false } },
     scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
     axes: [
-      { ...line, space: 70, values: (_, ticks) => ticks.map((tick) => new Date(tick * 1000).toLocaleTimeString("en-GB")) },
+      { ...line, space: 70, size: 28, values: (_, ticks) => ticks.map((tick) => new Date(tick * 1000).toLocaleTimeString("en-GB")) },
       { ...line, size: 54, values: (_, ticks) => ticks.map(format) },
     ],
     series: [{}, { label, stroke, width: 2, fill: stroke.replace("rgb(", "rgba(").replace(")", ", .15)") }],
