@@ -59,28 +59,28 @@ impl Verdict {
             add(problem(
                 format!("Redis does not take likes: {reason}."),
                 "Likes get 503 until it does. Bring Redis back; nothing else need be done.",
-                "Redis is away",
+                "Redis",
             ));
         }
         if let Some(Err(reason)) = &facts.database {
             add(problem(
                 format!("The database does not answer: {reason}."),
                 "Likes of whoever stands in Redis are accepted and wait there. Bring the database back.",
-                "The database is away",
+                "MySQL",
             ));
         }
         if facts.backlog_full {
             add(problem(
                 "Too much waits for the database, so likes are refused.",
                 "Find out why the flush does not keep up; backlog_entries_max is the limit.",
-                "The backlog is full",
+                "ThumbdFlushStuck",
             ));
         }
         if let Some(reason) = &facts.flush {
             add(problem(
                 format!("The flush does not keep up: {reason}."),
                 "Nothing is lost; the next run goes on. If this stays, the log has the reason.",
-                "The flush fails or lags",
+                "ThumbdFlushLate",
             ));
         }
         let of_last_audit = tables
@@ -93,14 +93,14 @@ impl Verdict {
                     "{count} differences were found between what is stored and what should be."
                 ),
                 "Look at them with thumbd verify, and mend them with thumbd repair.",
-                "Counts differ",
+                "ThumbdCountsDiffer",
             ));
         }
         if let Some(count) = tables.quarantine.filter(|count| *count > 0) {
             add(problem(
                 format!("{count} operations stand in quarantine."),
                 "See why with thumbd quarantine list; then retry or drop them.",
-                "Quarantine is not empty",
+                "ThumbdQuarantine",
             ));
         }
         if tables
@@ -111,7 +111,7 @@ impl Verdict {
             add(problem(
                 "The change feed is stopped, because too much waited for its reader.",
                 "Mend the reader, then let the feed go on with thumbd feed resume; it begins with a gap.",
-                "The change feed is stopped",
+                "ThumbdFeedStopped",
             ));
         }
         for one in facts.instances.iter().filter(|one| one.is_silent()) {
@@ -122,7 +122,7 @@ impl Verdict {
                     one.silent_ms / 1000
                 ),
                 "It died, or cannot reach Redis. The others do its work; start it again.",
-                "An instance is gone",
+                "ThumbdInstanceDown",
             ));
         }
         let overdue = |at: DateTime<Utc>| {
@@ -132,7 +132,7 @@ impl Verdict {
             add(problem(
                 "The compensator has not run for more than 26 hours.",
                 "Run it with the button below, and look in the log why its schedule did not.",
-                "The compensator did not run",
+                "ThumbdCompensationOverdue",
             ));
         }
         let known = facts.redis.is_some() && facts.database.is_some();
@@ -146,6 +146,7 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::super::pulse::Says;
+    use crate::ledger::FeedStatus;
     use super::*;
 
     fn facts(tables: &Tables) -> Facts<'_> {
@@ -191,6 +192,14 @@ mod tests {
         let tables = Tables {
             quarantine: Some(2),
             compensated_at: Some(Utc::now() - 2 * COMPENSATED_WITHIN),
+            feed: Some(FeedStatus {
+                state: FeedState::Stopped,
+                stopped_at: None,
+                backlog: 9,
+                backlog_max: 8,
+                age_ms: 0,
+                last_id: 9,
+            }),
             ..Tables::default()
         };
         let all = Facts {
@@ -203,15 +212,27 @@ mod tests {
             ..facts(&tables)
         };
         let want = [
-            "Redis is away",
-            "The database is away",
-            "The backlog is full",
-            "The flush fails or lags",
-            "Counts differ",
-            "Quarantine is not empty",
-            "An instance is gone",
-            "The compensator did not run",
+            "Redis",
+            "MySQL",
+            "ThumbdFlushStuck",
+            "ThumbdFlushLate",
+            "ThumbdCountsDiffer",
+            "ThumbdQuarantine",
+            "ThumbdFeedStopped",
+            "ThumbdInstanceDown",
+            "ThumbdCompensationOverdue",
         ];
         assert_eq!(sections(&all), want);
+        // They are headings of the runbook, where there is one.
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/runbook.md");
+        if let Ok(runbook) = std::fs::read_to_string(path) {
+            let headings = runbook.lines().filter(|line| line.starts_with('#'));
+            let headings: Vec<_> = headings
+                .map(|line| line.trim_start_matches('#').trim())
+                .collect();
+            for section in want {
+                assert!(headings.contains(&section), "{section} is no heading");
+            }
+        }
     }
 }

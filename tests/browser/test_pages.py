@@ -1,11 +1,14 @@
 """The pages at /ui and /docs in a real Chromium, against a running thumbd. scripts/browser.sh starts all of it.
 
-THUMBD_URL, SERVICE_KEY, ADMIN_TOKEN: the server. DEMO_URL, DEMO_LOG: scripts/demo.sh. DRIVER_URL, CHROMIUM: the browser. UPDATE_SCREENSHOTS=1 writes docs/images anew.
+THUMBD_URL, SERVICE_KEY, ADMIN_TOKEN: the server. DEMO_URL, DEMO_LOG: scripts/demo.sh. THUMBD,
+CONFIG, REDIS_SOCKET, SERVER_PID: for what is done past the pages. DRIVER_URL, CHROMIUM: the browser. UPDATE_SCREENSHOTS=1 writes docs/images anew.
 """
 
 import json
 import os
-import tempfile
+import signal
+import socket
+import subprocess
 import unittest
 import urllib.request
 
@@ -28,6 +31,16 @@ def call(method, path, key, body=None, user=None):
         request.add_header("X-User-Id", user)
     with urllib.request.urlopen(request, timeout=60) as response:
         return json.load(response)
+
+
+def redis(*words):
+    """A command, past thumbd."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(os.environ["REDIS_SOCKET"])
+        parts = "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
+        connection.sendall(f"*{len(words)}\r\n{parts}".encode())
+        answer = connection.recv(1000)
+        assert answer.startswith(b":1"), answer
 
 
 def like(*pairs):
@@ -72,9 +85,9 @@ class Page(unittest.TestCase):
 
         return self.browser.until(f"{selector} shows {parts}", there)
 
-    def picture(self, name):
-        directory = IMAGES if UPDATE else tempfile.gettempdir()
-        self.browser.screenshot(os.path.join(directory, name), whole=True)
+    def picture(self, name, whole=False):
+        if UPDATE:
+            self.browser.screenshot(os.path.join(IMAGES, name), whole)
 
 
 class LogIn(Page):
@@ -177,6 +190,7 @@ class Board(Page):
         count = call("GET", "/v1/likes/blog/shown", SERVICE_KEY)["count"]
         self.assertIn(f"Count\n{count}", found)
         like(("shown9", "shown"))
+        browser.type("#kind", "blog")
         browser.type("#id", "shown")
         browser.click("#look-target button")
         found = self.shows("#target-found", "since the slice of")
@@ -192,6 +206,50 @@ class Board(Page):
     def tearDown(self):
         self.expected = (*self.expected, "status of 400")
         super().tearDown()
+
+
+class Trouble(Page):
+    expected = ("status of 401",)
+
+    def test_what_is_wrong_is_said_with_what_to_do(self):
+        browser = self.browser
+        like(("trouble", "trouble"))
+        slice_id = call("GET", "/admin/v1/slices", ADMIN_TOKEN)["slices"][0]["id"]
+        redis("HSET", f"thumbd:v1:{{0}}:slice:{slice_id}", "nonsense", "5")
+        self.log_in()
+        self.shows("#slices", "open", "2 entries")
+        browser.click("#flush")
+        self.shows("#flush-result", "1 to quarantine")
+        self.shows("#slices", "1 in quarantine")
+        self.shows("#verdict", "1 operations stand in quarantine.", "thumbd quarantine list", "ThumbdQuarantine")
+        self.assertEqual(browser.run("return document.querySelector('#verdict').className"), "unwell")
+        # Redis forgets a like: verify says so.
+        redis("HDEL", "thumbd:v1:{0}:user:trouble", "blog:trouble")
+        browser.click("#verify")
+        self.shows("#verify-result", "1 difference in", "user in Redis")
+        self.shows("#verdict", "things are wrong", "ThumbdCountsDiffer")
+        redis("DEL", "thumbd:v1:{0}:user:trouble")
+        browser.click("#verify")
+        self.shows("#verify-result", "0 differences in")
+        subprocess.run(
+            [os.environ["THUMBD"], "quarantine", "drop", "--all", "--config", os.environ["CONFIG"]],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        self.shows("#verdict", "All is well.")
+
+    def test_a_lost_connection_is_said_and_made_again(self):
+        browser = self.browser
+        self.log_in()
+        self.shows("#link", "Live")
+        server = int(os.environ["SERVER_PID"])
+        os.kill(server, signal.SIGSTOP)
+        try:
+            self.shows("#link", "Connection lost (no news)", "Trying again")
+        finally:
+            os.kill(server, signal.SIGCONT)
+        self.shows("#link", "Live")
+        self.assertTrue(browser.visible("#board"))
 
 
 class Phone(Page):
@@ -265,7 +323,7 @@ class Demo(Page):
         browser.until("narrow charts", lambda: browser.run("return document.querySelector('canvas').width <= 360"))
         wide = browser.run("return [document.documentElement.scrollWidth, innerWidth]")
         self.assertLessEqual(wide[0], wide[1], "nothing sticks out")
-        self.picture("ui-phone-dark.png")
+        self.picture("ui-phone-dark.png", whole=True)
 
 
 class Docs(Page):

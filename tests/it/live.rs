@@ -204,7 +204,7 @@ async fn instances_hear_each_other_and_one_that_dies_is_missed() {
     other.stop();
     events.snapshot("two", |it| names(it) == 2).await;
     dying.kill();
-    let gone = |it: &Value| it["verdict"]["problems"][0]["runbook"] == "An instance is gone";
+    let gone = |it: &Value| it["verdict"]["problems"][0]["runbook"] == "ThumbdInstanceDown";
     let snapshot = events.snapshot("one is missed", gone).await;
     let silent = list(&snapshot, "instances")
         .iter()
@@ -233,7 +233,7 @@ async fn a_slice_that_does_not_land_is_said_with_the_reason() {
     assert!(error.contains("database"), "{error}");
     let problems = &snapshot["verdict"]["problems"];
     assert_eq!(
-        problems[0]["runbook"], "The flush fails or lags",
+        problems[0]["runbook"], "ThumbdFlushLate",
         "{problems}"
     );
     rename("RENAME TABLE hidden TO thumb")
@@ -299,7 +299,7 @@ async fn a_verification_finds_what_differs_one_at_a_time() {
         (&first["key"], &first["found"], &first["expected"]),
         (&json!("blog:1"), &json!("7"), &json!("1"))
     );
-    let differ = |it: &Value| it["verdict"]["problems"][0]["runbook"] == "Counts differ";
+    let differ = |it: &Value| it["verdict"]["problems"][0]["runbook"] == "ThumbdCountsDiffer";
     events.snapshot("it is said", differ).await;
     app.finish().await;
 }

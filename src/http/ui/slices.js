@@ -43,10 +43,13 @@ const merge = ({ slices, landings }) => {
   for (const [id, one] of known) if (!alive.has(id) && !landed.has(id) && one.state !== "flushed") known.set(id, { ...one, state: "flushed", error: null });
   const ids = [...known.keys()].sort((a, b) => a - b);
   for (const id of ids.slice(0, Math.max(0, ids.length - SHOWN_MAX))) known.delete(id);
-  return ids.slice(-SHOWN_MAX).map((id) => known.get(id));
+  // What is open besides the newest takes nothing any more.
+  const newest = ids[ids.length - 1];
+  const shown = ids.slice(-SHOWN_MAX).map((id) => known.get(id));
+  return shown.map((one) => (one.state === "open" && one.id !== newest ? { ...one, state: "over" } : one));
 };
 
-const WORDS = { open: "open", sealed: "sealed, waits", flushing: "being flushed", flushed: "flushed", failed: "failed" };
+const WORDS = { open: "open", over: "over, not sealed yet", sealed: "sealed, waits", flushing: "being flushed", flushed: "flushed", failed: "failed" };
 
 const box = ({ id, state, entries, quarantined, took, error }) => make("li", { className: state, title: error || "" },
   make("b", { textContent: time(id) }),

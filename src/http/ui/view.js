@@ -86,11 +86,17 @@ const showRuns = ({ landings, compensations, instances }) => {
     : nothing(6, "None yet.")));
 };
 
+const showKinds = ({ most_liked: most }) => {
+  const kinds = [...new Set(most.map(({ kind }) => kind))];
+  fill(byId("kinds"), kinds, () => kinds.map((value) => make("option", { value })));
+};
+
 export const show = (snapshot, onTarget) => {
   write(byId("version"), snapshot.version);
   showVerdict(snapshot.verdict);
   showTargets("most", snapshot.most_liked, (one) => count(one.count), "Nothing was flushed yet.", onTarget);
   showTargets("rising", snapshot.rising, (one) => `+${count(one.by)}`, "Nothing rose.", onTarget);
+  showKinds(snapshot);
   showInstances(snapshot);
   showHealth(snapshot);
   showRuns(snapshot);
