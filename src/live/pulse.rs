@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::{Watched, locked};
 use crate::flush::Landing;
 use crate::hot::Heard;
-use crate::limits::{HEARTBEAT_PAUSE, LANDINGS_TOLD, LIVE_POINTS_MAX, SILENT_AFTER, SILENT_KEPT};
+use crate::limits::{
+    HEARTBEAT_PAUSE, LANDINGS_TOLD, LIVE_POINTS_MAX, RISING_WINDOW, SILENT_AFTER, SILENT_KEPT,
+};
 
 /// What an instance says of itself. Other versions may say more or less.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -92,6 +94,10 @@ impl Pulse {
     fn note(&self, heard: Vec<Heard>, lag_ms: u64) {
         let mut instances: Vec<Instance> = heard.into_iter().map(read).collect();
         instances.sort_by(|a, b| (&a.says.name, &a.id).cmp(&(&b.says.name, &b.id)));
+        self.show(instances.into(), lag_ms);
+    }
+
+    fn show(&self, instances: Arc<[Instance]>, lag_ms: u64) {
         let mut points = locked(&self.points);
         if points.len() >= LIVE_POINTS_MAX {
             points.pop_front();
@@ -101,7 +107,8 @@ impl Pulse {
             per_second: per_second(&instances),
             lag_ms,
         });
-        *locked(&self.heard) = instances.into();
+        drop(points);
+        *locked(&self.heard) = instances;
     }
 }
 
@@ -142,7 +149,7 @@ impl Watched {
                 } else {
                     0.0
                 },
-                landings: self.jobs.landings(LANDINGS_TOLD),
+                landings: news(self.jobs.landings(LANDINGS_TOLD), Utc::now()),
             };
             last = now;
             let text = serde_json::to_string(&says).unwrap_or_default();
@@ -152,13 +159,24 @@ impl Watched {
                 Ok(heard) => self.pulse.note(heard, lag_ms),
                 Err(error) => {
                     tracing::debug!(%error, "the other instances were not heard");
-                    let aged = age(&self.pulse.heard(), last.0.elapsed() + HEARTBEAT_PAUSE);
-                    *locked(&self.pulse.heard) = aged;
+                    let by = last.0.elapsed() + HEARTBEAT_PAUSE;
+                    self.pulse.show(age(&self.pulse.heard(), by), lag_ms);
                 }
             }
             tokio::time::sleep(HEARTBEAT_PAUSE).await;
         }
     }
+}
+
+/// What rose is told while it counts: all instances read all of this each second.
+fn news(mut landings: Vec<Landing>, now: DateTime<Utc>) -> Vec<Landing> {
+    let since = (now - RISING_WINDOW).timestamp_millis();
+    for landing in &mut landings {
+        if i64::try_from(landing.finished_at_ms).is_ok_and(|at| at < since) {
+            landing.rises = Vec::new();
+        }
+    }
+    landings
 }
 
 fn age(instances: &[Instance], by: std::time::Duration) -> Arc<[Instance]> {
@@ -173,6 +191,7 @@ fn age(instances: &[Instance], by: std::time::Duration) -> Arc<[Instance]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flush::Rise;
 
     fn heard(id: &str, silent_ms: u64, says: &str) -> Heard {
         Heard {
@@ -204,6 +223,29 @@ mod tests {
         let last = pulse.last().unwrap();
         assert_eq!((last.per_second, last.lag_ms), (2.5, 7));
         assert!(pulse.name.ends_with(":7468"), "{}", pulse.name);
+    }
+
+    #[test]
+    fn what_rose_is_told_for_as_long_as_it_counts() {
+        let now = Utc::now();
+        let landed = |seconds_ago: i64| Landing {
+            finished_at_ms: (now.timestamp_millis() - 1000 * seconds_ago) as u64,
+            rises: vec![Rise::default()],
+            ..Landing::default()
+        };
+        let told = news(vec![landed(1), landed(59), landed(61)], now);
+        let rises: Vec<_> = told.iter().map(|one| one.rises.len()).collect();
+        assert_eq!(rises, [1, 1, 0]);
+    }
+
+    #[test]
+    fn while_nobody_is_heard_all_grow_old_and_the_charts_go_on() {
+        let pulse = Pulse::new("x:1");
+        pulse.note(vec![heard("a", 0, r#"{"per_second":2.0}"#)], 0);
+        pulse.show(age(&pulse.heard(), 2 * SILENT_AFTER), 9);
+        assert!(pulse.heard()[0].is_silent());
+        let last = pulse.last().unwrap();
+        assert_eq!((last.per_second, last.lag_ms), (0.0, 9));
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl Snapshot {
             flush: flush.clone(),
             backlog_full: watched.service.backlog_is_full(),
             tables: &tables,
-            verified: verification.differences,
+            verified: verification.verified(),
             instances: &heard,
         });
         let landings = landings(&heard);

@@ -46,8 +46,24 @@ pub(super) struct Compensation {
 }
 
 impl Compensation {
-    pub(super) fn differences(&self) -> Option<u64> {
-        self.differences
+    /// When it ended, and the differences that it found, if it came to its end.
+    pub(super) fn audited(&self) -> Option<(DateTime<Utc>, u64)> {
+        self.finished_at.zip(self.differences)
+    }
+
+    #[cfg(test)]
+    pub(super) fn found((at, differences): (DateTime<Utc>, u64)) -> Self {
+        Self {
+            planned_at: at,
+            owner: String::new(),
+            started_at: at,
+            finished_at: Some(at),
+            outcome: Some("done".into()),
+            error: None,
+            differences: Some(differences),
+            slices_adopted: Some(0),
+            rows_pruned: Some(0),
+        }
     }
 
     fn read(run: JobRun) -> Self {
@@ -91,7 +107,7 @@ async fn read(ledger: &Ledger) -> Result<Tables, LedgerError> {
             count: row.count,
         }));
     }
-    most_liked.sort_by(|a, b| b.count.cmp(&a.count));
+    most_liked.sort_by_key(|one| std::cmp::Reverse(one.count));
     most_liked.truncate(LIVE_TARGETS_MAX);
     let runs = ledger
         .job_newest(COMPENSATE, LIVE_COMPENSATIONS_MAX)

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::pulse::Instance;
-use super::tables::Tables;
+use super::tables::{Compensation, Tables};
 use crate::ledger::FeedState;
 use crate::limits::COMPENSATED_WITHIN;
 
@@ -18,8 +18,8 @@ pub(super) struct Facts<'a> {
     pub(super) flush: Option<String>,
     pub(super) backlog_full: bool,
     pub(super) tables: &'a Tables,
-    /// Differences that the last verification of this process found.
-    pub(super) verified: Option<u64>,
+    /// When a verification of this process ended last, and the differences that it found.
+    pub(super) verified: Option<(DateTime<Utc>, u64)>,
     pub(super) instances: &'a [Instance],
 }
 
@@ -83,22 +83,23 @@ impl Verdict {
                 "ThumbdFlushLate",
             ));
         }
-        let of_last_audit = tables
-            .compensations
-            .first()
-            .and_then(|run| run.differences());
-        if let Some(count) = of_last_audit.max(facts.verified).filter(|count| *count > 0) {
+        if let Some(count) = differences(facts).filter(|count| *count > 0) {
+            let text = match count {
+                1 => "1 difference was found".to_owned(),
+                _ => format!("{count} differences were found"),
+            };
             add(problem(
-                format!(
-                    "{count} differences were found between what is stored and what should be."
-                ),
-                "Look at them with thumbd verify, and mend them with thumbd repair.",
+                format!("{text} between what is stored and what should be."),
+                "Look with thumbd verify, mend with thumbd repair, and verify again.",
                 "ThumbdCountsDiffer",
             ));
         }
         if let Some(count) = tables.quarantine.filter(|count| *count > 0) {
             add(problem(
-                format!("{count} operations stand in quarantine."),
+                match count {
+                    1 => "1 operation stands in quarantine.".to_owned(),
+                    _ => format!("{count} operations stand in quarantine."),
+                },
                 "See why with thumbd quarantine list; then retry or drop them.",
                 "ThumbdQuarantine",
             ));
@@ -114,7 +115,7 @@ impl Verdict {
                 "ThumbdFeedStopped",
             ));
         }
-        for one in facts.instances.iter().filter(|one| one.is_silent()) {
+        for one in gone(facts) {
             add(problem(
                 format!(
                     "Instance {} has been silent for {} s.",
@@ -143,11 +144,36 @@ impl Verdict {
     }
 }
 
+/// What was found last. A verification looks at all that the compensator looks at; the other way round it is not so.
+fn differences(facts: &Facts<'_>) -> Option<u64> {
+    let audits = facts.tables.compensations.iter();
+    let audited = audits.filter_map(Compensation::audited).next();
+    match (facts.verified, audited) {
+        (Some((at, found)), Some((audited_at, _))) if at >= audited_at => Some(found),
+        (verified, audited) => {
+            let count = |found: Option<(DateTime<Utc>, u64)>| found.map(|(_, count)| count);
+            count(verified).max(count(audited))
+        }
+    }
+}
+
+/// Instances that are missed. While Redis is away nobody is heard, and one that runs again under its name is not missed.
+fn gone<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = &'a Instance> {
+    let all = facts.instances;
+    let again = move |gone: &Instance| {
+        let mut speaking = all.iter().filter(|one| !one.is_silent());
+        speaking.any(|one| one.says.name == gone.says.name)
+    };
+    let heard = facts.redis.as_ref().is_some_and(Result::is_ok);
+    let missed = move |one: &&Instance| heard && one.is_silent() && !again(one);
+    all.iter().filter(missed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::pulse::Says;
-    use crate::ledger::FeedStatus;
     use super::*;
+    use crate::ledger::FeedStatus;
 
     fn facts(tables: &Tables) -> Facts<'_> {
         Facts {
@@ -179,16 +205,62 @@ mod tests {
         assert_eq!(Verdict::of(&unknown).well, None);
     }
 
-    #[test]
-    fn each_thing_that_is_wrong_is_said_the_gravest_first() {
-        let silent = Instance {
-            id: "a".into(),
-            silent_ms: 9000,
+    fn instance(name: &str, silent_ms: u64) -> Instance {
+        Instance {
+            id: format!("{name} {silent_ms}"),
+            silent_ms,
             says: Says {
-                name: "web1:7468".into(),
+                name: name.into(),
                 ..Says::default()
             },
+        }
+    }
+
+    #[test]
+    fn a_later_verification_clears_what_the_compensator_found_but_not_the_other_way_round() {
+        let now = Utc::now();
+        let earlier = now - chrono::TimeDelta::hours(1);
+        let found = |verified, audited| {
+            let tables = Tables {
+                compensations: vec![Compensation::found(audited)],
+                ..Tables::default()
+            };
+            differences(&Facts {
+                verified: Some(verified),
+                ..facts(&tables)
+            })
         };
+        assert_eq!(found((now, 0), (earlier, 3)), Some(0));
+        assert_eq!(found((earlier, 2), (now, 0)), Some(2));
+        assert_eq!(found((earlier, 0), (now, 4)), Some(4));
+        assert_eq!(differences(&facts(&Tables::default())), None);
+    }
+
+    #[test]
+    fn one_that_runs_again_is_not_missed_nor_anybody_while_redis_is_away() {
+        let tables = Tables::default();
+        let instances = [instance("web1:1", 9000), instance("web2:1", 0)];
+        let missed = Facts {
+            instances: &instances,
+            ..facts(&tables)
+        };
+        assert_eq!(sections(&missed), ["ThumbdInstanceDown"]);
+        let away = Facts {
+            redis: Some(Err("gone".into())),
+            ..missed
+        };
+        assert_eq!(sections(&away), ["Redis"]);
+        let again = [instance("web1:1", 9000), instance("web1:1", 0)];
+        let again = Facts {
+            instances: &again,
+            ..facts(&tables)
+        };
+        assert_eq!(sections(&again), [""; 0]);
+    }
+
+    #[test]
+    fn each_thing_that_is_wrong_is_said_the_gravest_first() {
+        let silent = instance("web1:7468", 9000);
         let tables = Tables {
             quarantine: Some(2),
             compensated_at: Some(Utc::now() - 2 * COMPENSATED_WITHIN),
@@ -203,16 +275,14 @@ mod tests {
             ..Tables::default()
         };
         let all = Facts {
-            redis: Some(Err("redis has no memory left".into())),
             database: Some(Err("gone".into())),
             flush: Some("the last flush failed".into()),
             backlog_full: true,
-            verified: Some(1),
+            verified: Some((Utc::now(), 1)),
             instances: &[silent],
             ..facts(&tables)
         };
         let want = [
-            "Redis",
             "MySQL",
             "ThumbdFlushStuck",
             "ThumbdFlushLate",
@@ -230,7 +300,7 @@ mod tests {
             let headings: Vec<_> = headings
                 .map(|line| line.trim_start_matches('#').trim())
                 .collect();
-            for section in want {
+            for section in want.into_iter().chain(["Redis"]) {
                 assert!(headings.contains(&section), "{section} is no heading");
             }
         }

@@ -74,8 +74,15 @@ pub(super) struct Standing {
     residents_seen: u64,
     /// When the last one ended.
     finished_at: Option<DateTime<Utc>>,
-    /// What it found; null if it did not come to its end.
-    pub(super) differences: Option<u64>,
+    /// What it found.
+    differences: Option<u64>,
+}
+
+impl Standing {
+    /// When one ended last, and what it found.
+    pub(super) fn verified(&self) -> Option<(DateTime<Utc>, u64)> {
+        self.finished_at.zip(self.differences)
+    }
 }
 
 pub(super) struct Desk {

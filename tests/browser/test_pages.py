@@ -221,7 +221,7 @@ class Trouble(Page):
         browser.click("#flush")
         self.shows("#flush-result", "1 to quarantine")
         self.shows("#slices", "1 in quarantine")
-        self.shows("#verdict", "1 operations stand in quarantine.", "thumbd quarantine list", "ThumbdQuarantine")
+        self.shows("#verdict", "1 operation stands in quarantine.", "thumbd quarantine list", "ThumbdQuarantine")
         self.assertEqual(browser.run("return document.querySelector('#verdict').className"), "unwell")
         # Redis forgets a like: verify says so.
         redis("HDEL", "thumbd:v1:{0}:user:trouble", "blog:trouble")

@@ -232,10 +232,7 @@ async fn a_slice_that_does_not_land_is_said_with_the_reason() {
     let error = snapshot["landings"][0]["error"].as_str().unwrap();
     assert!(error.contains("database"), "{error}");
     let problems = &snapshot["verdict"]["problems"];
-    assert_eq!(
-        problems[0]["runbook"], "ThumbdFlushLate",
-        "{problems}"
-    );
+    assert_eq!(problems[0]["runbook"], "ThumbdFlushLate", "{problems}");
     rename("RENAME TABLE hidden TO thumb")
         .execute(&mut sql)
         .await

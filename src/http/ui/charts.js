@@ -1,6 +1,6 @@
 // The two charts: likes a second and flush lag, five minutes, a point a second.
 import uPlot from "./uplot.js";
-import { byId, count, length, rate, write } from "./dom.js";
+import { byId, length, plural, rate, write } from "./dom.js";
 
 const POINTS_MAX = 300;
 const HEIGHT = 160;
@@ -67,7 +67,7 @@ export const showHistory = ({ points }) => {
 };
 
 export const showPoint = ({ point, entries }) => {
-  write(byId("unflushed"), count(entries));
+  write(byId("unflushed"), `${plural(entries, "operation waits", "operations wait")} in Redis for MySQL.`);
   if (!point) return;
   push(point);
   write(byId("rate"), rate(point.per_second));
