@@ -58,7 +58,7 @@ THUMBD_LISTEN=127.0.0.1:0 THUMBD=target/debug/thumbd setsid scripts/demo.sh >"$w
 demo=$!
 chromedriver --port=0 >"$work/driver" 2>&1 &
 driver=$!
-THUMBD_URL=$(line "$work/log" "thumbd serves on ")
+SERVER_URL=$(line "$work/log" "thumbd serves on ")
 port=$(line "$work/driver" "started successfully on port ")
 DEMO_URL=$(line "$work/demo" "open " | cut -d ' ' -f 1)
 DEMO_LOG=$work/demo
@@ -66,7 +66,7 @@ THUMBD=$PWD/target/debug/thumbd
 CONFIG=$work/data/thumbd.toml
 REDIS_SOCKET=$work/data/redis/socket
 SERVER_PID=$server
-export THUMBD CONFIG REDIS_SOCKET SERVER_PID THUMBD_URL DEMO_URL DEMO_LOG DRIVER_URL=http://127.0.0.1:${port%.} CHROMIUM
+export THUMBD CONFIG REDIS_SOCKET SERVER_PID SERVER_URL DEMO_URL DEMO_LOG DRIVER_URL=http://127.0.0.1:${port%.} CHROMIUM
 CHROMIUM=$(browser)
 
 python3 -B tests/browser/test_pages.py "$@"

@@ -1,6 +1,6 @@
 """The pages at /ui and /docs in a real Chromium, against a running thumbd. scripts/browser.sh starts all of it.
 
-THUMBD_URL, SERVICE_KEY, ADMIN_TOKEN: the server. DEMO_URL, DEMO_LOG: scripts/demo.sh. THUMBD,
+SERVER_URL, SERVICE_KEY, ADMIN_TOKEN: the server. DEMO_URL, DEMO_LOG: scripts/demo.sh. THUMBD,
 CONFIG, REDIS_SOCKET, SERVER_PID: for what is done past the pages. DRIVER_URL, CHROMIUM: the browser. UPDATE_SCREENSHOTS=1 writes docs/images anew.
 """
 
@@ -14,7 +14,7 @@ import urllib.request
 
 from webdriver import ENTER, TAB, Browser
 
-URL = os.environ["THUMBD_URL"]
+URL = os.environ["SERVER_URL"]
 SERVICE_KEY = os.environ["SERVICE_KEY"]
 ADMIN_TOKEN = os.environ["ADMIN_TOKEN"]
 UPDATE = os.environ.get("UPDATE_SCREENSHOTS") == "1"
