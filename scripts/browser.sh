@@ -70,7 +70,8 @@ export THUMBD CONFIG REDIS_SOCKET SERVER_PID SERVER_URL DEMO_URL DEMO_LOG DRIVER
 CHROMIUM=$(browser)
 
 python3 -B tests/browser/test_pages.py "$@"
-if grep -E ' (ERROR|WARN) ' "$work/log"; then
+# One test puts bytes into a slice that are no operation.
+if grep -E ' (ERROR|WARN) ' "$work/log" | grep -v 'entries are in quarantine'; then
     echo "browser: thumbd complained" >&2
     exit 1
 fi

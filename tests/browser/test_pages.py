@@ -87,6 +87,7 @@ class Page(unittest.TestCase):
 
     def picture(self, name, whole=False):
         if UPDATE:
+            self.browser.run("scrollTo(0, 0)")
             self.browser.screenshot(os.path.join(IMAGES, name), whole)
 
 
