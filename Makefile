@@ -2,12 +2,18 @@
 
 CARGO ?= cargo
 
-.PHONY: run test test-mysql schemathesis promtool lint check check-all bench torture deps fmt
+.PHONY: run demo test test-mysql schemathesis promtool browser lint check check-all bench torture deps fmt
 
 # A complete thumbd on private servers. The data stay in .thumbd.
 run: deps
 	$(CARGO) build --release
 	exec target/release/thumbd dev --data .thumbd
+
+# The same with new data and real votes that come in at a visible pace, and a page to watch them: make demo RATE=500
+RATE ?= 120
+demo: deps
+	$(CARGO) build --release
+	RATE=$(RATE) exec scripts/demo.sh
 
 test: deps
 	$(CARGO) test
@@ -27,6 +33,7 @@ check-all: lint
 	THUMBD_SLOW_TESTS=1 $(CARGO) test
 	$(MAKE) promtool
 	$(MAKE) schemathesis
+	$(MAKE) browser
 	$(MAKE) test-mysql
 
 # Generated requests against a running thumbd: its answers must be as /openapi.json describes them. Needs Python 3 with venv, and
@@ -38,6 +45,11 @@ schemathesis: deps
 # The alerts, each tried, and the dashboard's expressions. Where promtool is missing it is unpacked into target, not installed.
 promtool:
 	scripts/promtool.sh
+
+# The pages at /ui and /docs in headless Chromium, which it installs if it is missing. Needs Python 3. UPDATE_SCREENSHOTS=1 takes the
+# pictures of the documentation anew.
+browser: deps
+	scripts/browser.sh
 
 lint: deps
 	scripts/check-components.sh

@@ -15,7 +15,8 @@ use crate::feed::Relay;
 use crate::http::{self, Drained, Server};
 use crate::jobs::Jobs;
 use crate::ledger::{Ledger, LedgerOptions};
-use crate::limits::{ADMIN_CONNECTIONS_MAX, METRICS_UPKEEP};
+use crate::limits::{ADMIN_CONNECTIONS_MAX, HEARTBEAT_PAUSE, METRICS_UPKEEP};
+use crate::live::Live;
 use crate::relayout;
 use crate::service::{Service, connect_ledger};
 use crate::telemetry;
@@ -29,6 +30,7 @@ pub struct App {
     admin: Option<Server>,
     service: Service,
     jobs: Jobs,
+    live: Live,
     relay: Option<Relay>,
     metrics: PrometheusHandle,
     request_timeout: Duration,
@@ -65,7 +67,14 @@ impl App {
         set.await.context("the change feed")?;
         let relay = told.then(|| Relay::new(&settings, &service)).transpose()?;
         let jobs = Jobs::start(&settings, &service).await?;
-        let fronts = http::fronts(&settings, service.clone(), jobs.clone(), metrics.clone());
+        let live = Live::start(&settings, &service, &jobs, &address.to_string());
+        let fronts = http::fronts(
+            &settings,
+            service.clone(),
+            jobs.clone(),
+            live.clone(),
+            metrics.clone(),
+        );
         let server = |listener, front, max| Server::new(listener, front, &settings, max);
         Ok(Self {
             address,
@@ -76,6 +85,7 @@ impl App {
                 .map(|((listener, _), front)| server(listener, front, ADMIN_CONNECTIONS_MAX)),
             service,
             jobs,
+            live,
             relay,
             metrics,
             request_timeout: Duration::from_millis(settings.request_timeout_ms),
@@ -131,6 +141,7 @@ impl App {
                 tracing::warn!(count, "requests took too long and were cut");
             }
         }
+        let _ = tokio::time::timeout(HEARTBEAT_PAUSE, self.live.sign_off()).await;
         let left = self.shutdown.saturating_sub(begun.elapsed());
         let flushed = match tokio::time::timeout(left, self.jobs.stop()).await {
             Ok(Ok(report)) => {

@@ -17,6 +17,7 @@ pub mod http;
 pub mod jobs;
 pub mod ledger;
 pub mod limits;
+pub mod live;
 pub mod moving;
 pub mod relayout;
 pub mod repair;

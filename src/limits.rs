@@ -151,6 +151,49 @@ pub const CORS_MAX_AGE: Duration = Duration::from_secs(600);
 /// leave no work behind.
 pub const WRITES_SHARE: (usize, usize) = (3, 4);
 
+/// Slices of which a process remembers how they landed, for whoever watches: ten minutes.
+pub const LANDINGS_KEPT: usize = 64;
+/// Bytes of the reason for which a slice did not land that are shown: a line.
+pub const LANDING_ERROR_BYTES_MAX: usize = 200;
+/// Targets that are noted as rising by a slice: more than are shown, so that the sums of a minute are nearly right.
+pub const RISES_MAX: usize = 10;
+/// Landings that an instance tells the others of with each sign of life: it says them again while they are news.
+pub const LANDINGS_TOLD: usize = 8;
+/// Pause between two signs of life of an instance: one call of a script, as dear as a like.
+pub const HEARTBEAT_PAUSE: Duration = Duration::from_secs(1);
+/// An instance that has been silent for this long is said to be silent: several signs were missed.
+pub const SILENT_AFTER: Duration = Duration::from_secs(5);
+/// How long an instance that is silent is remembered: long enough to be seen, and to be told apart from one that signed off.
+pub const SILENT_KEPT: Duration = Duration::from_secs(120);
+/// Points of the charts that a process remembers: five minutes, one a second.
+pub const LIVE_POINTS_MAX: usize = 300;
+/// Streams of `/admin/v1/live` at once in a process: a few people who look, and some tabs that they forgot.
+pub const LIVE_STREAMS_MAX: usize = 16;
+/// Pause between two snapshots, and between two looks at whether the servers answer, while somebody watches.
+pub const LIVE_PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two looks at what only MySQL knows, while somebody watches: some small queries.
+pub const LIVE_TABLES_PAUSE: Duration = Duration::from_secs(5);
+/// How long a stream waits for a reader that does not read before its connection is cut.
+pub const LIVE_STALL_MAX: Duration = Duration::from_secs(10);
+/// Live slices that a snapshot lists; all are counted.
+pub const LIVE_SLICES_MAX: usize = 200;
+/// Landings that a snapshot lists.
+pub const LIVE_LANDINGS_MAX: usize = 32;
+/// Targets of the lists of a snapshot.
+pub const LIVE_TARGETS_MAX: usize = 10;
+/// Kinds whose most liked targets are looked for: one query each.
+pub const LIVE_KINDS_MAX: usize = 8;
+/// Runs of the compensator that a snapshot lists.
+pub const LIVE_COMPENSATIONS_MAX: u64 = 5;
+/// What counts as rising: what has landed within this time.
+pub const RISING_WINDOW: Duration = Duration::from_secs(60);
+/// The compensator runs every night: after this one was missed.
+pub const COMPENSATED_WITHIN: Duration = Duration::from_secs(26 * 3600);
+/// Likers of a target, or likes of a user, that a close look shows.
+pub const LOOK_NEWEST: usize = 20;
+/// Differences that an answer to a verification lists; all are counted.
+pub const VERIFIED_DIFFERENCES_MAX: usize = 50;
+
 /// Longest life of an admin request: a compensation of a big site takes long, and its caller waits for the report.
 pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(3600);
 /// Most connections at once on the address of operators: a few people and scrapers.
@@ -184,6 +227,7 @@ pub const STAGE_ROW_BYTES_MAX: u64 = 320;
 pub const PACKET_BYTES_MIN: u64 = 16 * 1024;
 
 const _: () = assert!(STATEMENT_BYTES_MAX < PACKET_BYTES_MIN as usize);
+const _: () = assert!(LANDINGS_TOLD <= LANDINGS_KEPT && LIVE_TARGETS_MAX <= RISES_MAX);
 const _: () = assert!(LIST_LIMIT <= LIST_LIMIT_MAX);
 const _: () = assert!(FEED_WEBHOOK_CONNECT_MAX.as_secs() < FEED_WEBHOOK_ANSWER_MAX.as_secs());
 const _: () = assert!(STAGE_ROWS_MAX * 8 < 65_535);

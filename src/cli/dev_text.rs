@@ -56,7 +56,8 @@ pub(super) fn welcome(
          read          curl {user} {like}\n\
          flush         curl -X POST{admin} http://{address}/admin/v1/flushes\n\
          compensation  curl -X POST{admin} http://{address}/admin/v1/compensations\n\
-         check         {program} verify --config '{config}'\n"
+         check         {program} verify --config '{config}'\n\
+         watch         http://{address}/ui\n"
     );
     if let Some(socket) = socket(settings) {
         let _ = writeln!(

@@ -5,6 +5,7 @@
 mod compensate;
 mod quarantine;
 mod read;
+mod recent;
 mod retry;
 mod run;
 mod status;
@@ -15,8 +16,11 @@ use std::sync::atomic::AtomicU64;
 use serde::Serialize;
 
 pub use compensate::{AuditReport, CompensationReport};
+pub use recent::{Landing, Rise};
 pub use retry::{Retried, retry};
 pub use status::{SealedLengths, SliceInfo, SliceState, Standing};
+
+use recent::Recent;
 
 use crate::config::Settings;
 use crate::domain::SliceId;
@@ -97,6 +101,7 @@ pub struct Flusher {
     layout: Layout,
     bounds: Bounds,
     current: Arc<AtomicU64>,
+    recent: Arc<Recent>,
 }
 
 #[derive(Debug, Clone)]
@@ -129,6 +134,7 @@ impl Flusher {
                 unliked_keep_us: settings.unliked_keep_seconds * 1_000_000,
             },
             current: Arc::default(),
+            recent: Arc::default(),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::quarantine::{self, Refused, Why};
 use super::read::off_the_workers;
+use super::recent::{Rise, rises};
 use super::{FlushError, FlushReport, Flusher, Upto};
 use crate::domain::{Entry, SliceId, Target, UserId};
 use crate::hot::{Peek, Sealed, Unpin};
@@ -31,6 +32,8 @@ struct Batch {
     entries: Vec<(u16, Entry)>,
     users: Vec<u32>,
     targets: Vec<u32>,
+    /// What rises most by them.
+    rises: Vec<Rise>,
 }
 
 impl Batch {
@@ -50,10 +53,13 @@ impl Batch {
         users.dedup_by(|a, b| user(a) == user(b));
         let target = |at: &u32| (entries[*at as usize].0, &entries[*at as usize].1.target);
         targets.sort_unstable_by(|a, b| target(a).cmp(&target(b)));
+        let thumbs = targets.iter().map(|at| &entries[*at as usize].1);
+        let rises = rises(thumbs.map(|entry| (&entry.target, entry.thumbed)));
         targets.dedup_by(|a, b| target(a) == target(b));
         Self {
             users,
             targets,
+            rises,
             entries,
         }
     }
@@ -103,16 +109,32 @@ impl Flusher {
         let mut work = timed("seal", self.seal(partitions, upto, report)).await?;
         for (slice, homes) in std::mem::take(&mut work.slices) {
             self.current.store(slice.0, Ordering::Relaxed);
-            let (batch, unreadable) = timed("read", self.read(slice, &homes, &work.fence)).await?;
-            let apply = self.apply(slice, &batch, unreadable, &work, report);
-            let refused = timed("apply", apply).await?;
-            work.landed = work.landed.max(slice);
-            report.slices += 1;
-            report.entries += batch.entries.len() as u64;
-            timed("finish", self.finish(slice, &batch, &refused, &mut work)).await?;
-            off_the_workers(move || drop(batch)).await?;
+            let (begun, before) = (Instant::now(), report.clone());
+            let landed = self.land(slice, &homes, &mut work, report).await;
+            self.recent.note(slice, begun, &before, report, &landed);
+            landed?;
         }
         Ok(())
+    }
+
+    /// Carries one slice; gives what rose most by it.
+    async fn land(
+        &self,
+        slice: SliceId,
+        homes: &BTreeSet<u16>,
+        work: &mut Work,
+        report: &mut FlushReport,
+    ) -> Result<Vec<Rise>, FlushError> {
+        let (mut batch, unreadable) = timed("read", self.read(slice, homes, &work.fence)).await?;
+        let rises = std::mem::take(&mut batch.rises);
+        let apply = self.apply(slice, &batch, unreadable, work, report);
+        let refused = timed("apply", apply).await?;
+        work.landed = work.landed.max(slice);
+        report.slices += 1;
+        report.entries += batch.entries.len() as u64;
+        timed("finish", self.finish(slice, &batch, &refused, work)).await?;
+        off_the_workers(move || drop(batch)).await?;
+        Ok(rises)
     }
 
     /// Checks all partitions; gives back those that can be reached.

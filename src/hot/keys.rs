@@ -90,6 +90,11 @@ pub(super) fn feed_told(prefix: &str) -> String {
     format!("{prefix}:v1:feed:told")
 }
 
+/// The instances that live; no partition owns them.
+pub(super) fn instances(prefix: &str) -> String {
+    format!("{prefix}:v1:instances")
+}
+
 /// Written to see whether Redis takes writes; it holds nothing.
 pub(super) fn probe(prefix: &str) -> String {
     format!("{prefix}:v1:probe")
@@ -121,6 +126,7 @@ mod tests {
         assert_eq!(lease("thumbd", "flush"), "thumbd:v1:lease:flush");
         assert_eq!(feed("thumbd"), "thumbd:v1:feed");
         assert_eq!(feed_told("thumbd"), "thumbd:v1:feed:told");
+        assert_eq!(instances("thumbd"), "thumbd:v1:instances");
         assert_eq!(probe("thumbd"), "thumbd:v1:probe");
     }
 }

@@ -8,6 +8,7 @@ mod fill;
 mod forget;
 mod gather;
 mod gone;
+mod heartbeat;
 mod held;
 mod inspect;
 mod keys;
@@ -33,6 +34,7 @@ use redis::{Cmd, Value};
 
 pub use error::HotError;
 pub use fill::{ColdCount, ColdUser};
+pub use heartbeat::Heard;
 pub use held::{Held, HeldThumb, Of};
 pub use inspect::{Inspected, RedisConfig};
 use keys::Keys;

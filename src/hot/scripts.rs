@@ -53,6 +53,7 @@ scripts! {
     FEED = "feed.lua";
     RIGHTS = "rights.lua";
     FEED_TOLD = "feed_told.lua";
+    HEARTBEAT = "heartbeat.lua";
 }
 
 impl Script {

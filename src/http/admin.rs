@@ -12,7 +12,7 @@ use super::answer;
 use super::contract::schemas;
 use super::problem::Problem;
 use super::state::Shared;
-use super::subject::{ErasedTarget, ErasedUser, JobNumber};
+use super::subject::{AdminTarget, AdminUser, JobNumber};
 use crate::erasure::{self, Restored as Outcome};
 use crate::ledger::Erasure;
 use crate::service::ServiceError;
@@ -91,7 +91,7 @@ impl From<&Erasure> for Job {
 /// `DELETE /admin/v1/users/{user}`: 202 once MySQL knows of it, with the address of the job.
 pub(super) async fn erase_user(
     State(shared): State<Arc<Shared>>,
-    ErasedUser(user): ErasedUser,
+    AdminUser(user): AdminUser,
 ) -> Answer {
     let erasure = erasure::request(&shared.service, &user).await?;
     Ok(accepted(&shared, &erasure))
@@ -100,7 +100,7 @@ pub(super) async fn erase_user(
 /// `DELETE /admin/v1/targets/{kind}/{id}`: 202 once nobody can like it any more, with the address of the job.
 pub(super) async fn erase_target(
     State(shared): State<Arc<Shared>>,
-    ErasedTarget(target): ErasedTarget,
+    AdminTarget(target): AdminTarget,
 ) -> Answer {
     let erasure = erasure::request_target(&shared.service, &target).await?;
     Ok(accepted(&shared, &erasure))
@@ -129,7 +129,7 @@ pub(super) struct Restored<'a> {
 /// `PUT /admin/v1/targets/{kind}/{id}/restore`.
 pub(super) async fn restore_target(
     State(shared): State<Arc<Shared>>,
-    ErasedTarget(target): ErasedTarget,
+    AdminTarget(target): AdminTarget,
 ) -> Answer {
     let changed = match shared.jobs.restore(&target).await? {
         Outcome::Done => true,

@@ -152,6 +152,16 @@ impl Caller<'_> {
         }
     }
 
+    /// Whether it may have to do with all kinds at once.
+    pub(super) fn check_all_kinds(&self) -> Result<(), Problem> {
+        match self {
+            Self::Named(key) if !key.covers_all() => {
+                Err(Problem::forbidden("this key is for some kinds alone"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether it may make admin calls.
     pub(super) fn check_admin(&self) -> Result<(), Problem> {
         match self {

@@ -180,7 +180,7 @@ pub(super) async fn ranking(
 }
 
 /// Microseconds since 1970 as RFC 3339 in milliseconds. What lies beyond the calendar was written by hand, and is its end.
-fn moment(micros: u64) -> String {
+pub(super) fn moment(micros: u64) -> String {
     let time = i64::try_from(micros)
         .ok()
         .and_then(DateTime::from_timestamp_micros);

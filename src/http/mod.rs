@@ -16,6 +16,8 @@ mod front;
 mod likes;
 mod list_query;
 mod lists;
+mod live;
+mod look;
 mod lookup;
 mod observe;
 mod problem;
@@ -24,16 +26,18 @@ mod server;
 mod state;
 mod subject;
 mod trace;
+mod ui;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{MethodRouter, delete, get, post, put};
+use axum::routing::{MethodRouter, get, post, put};
 
 use crate::config::Settings;
 use crate::jobs::Jobs;
+use crate::live::Live;
 use crate::service::Service;
 use metrics_exporter_prometheus::PrometheusHandle;
 
@@ -59,6 +63,8 @@ mod paths {
     pub(super) const SLICES: &str = "/admin/v1/slices";
     pub(super) const FEED: &str = "/admin/v1/feed";
     pub(super) const FEED_RESUME: &str = "/admin/v1/feed/resume";
+    pub(super) const LIVE: &str = "/admin/v1/live";
+    pub(super) const VERIFICATIONS: &str = "/admin/v1/verifications";
     pub(super) const USERS: &str = "/admin/v1/users/{user}";
     pub(super) const TARGETS: &str = "/admin/v1/targets/{kind}/{id}";
     pub(super) const RESTORE: &str = "/admin/v1/targets/{kind}/{id}/restore";
@@ -70,6 +76,8 @@ mod paths {
     pub(super) const DOCS: &str = "/docs";
     pub(super) const DOCS_SCRIPT: &str = "/docs/page.js";
     pub(super) const DOCS_STYLE: &str = "/docs/page.css";
+    pub(super) const UI: &str = "/ui";
+    pub(super) const UI_FILE: &str = "/ui/{file}";
 }
 
 /// All addresses with their methods. Nothing is wrapped around those of likes: what all requests need is in `front`, around the
@@ -89,9 +97,14 @@ fn routes(body_bytes_max: usize) -> Vec<(&'static str, MethodRouter<Arc<Shared>>
         (paths::SLICES, get(admin::slices)),
         (paths::FEED, get(admin::feed)),
         (paths::FEED_RESUME, post(admin::feed_resume)),
-        (paths::USERS, delete(admin::erase_user)),
-        (paths::TARGETS, delete(admin::erase_target)),
         (paths::RESTORE, put(admin::restore_target)),
+        (paths::LIVE, get(live::live)),
+        (paths::VERIFICATIONS, post(live::verify)),
+        (
+            paths::TARGETS,
+            get(look::target).delete(admin::erase_target),
+        ),
+        (paths::USERS, get(look::user).delete(admin::erase_user)),
         (paths::JOBS, get(admin::job)),
         (paths::HEALTHZ, get(state::alive)),
         (paths::READYZ, get(state::ready)),
@@ -100,6 +113,8 @@ fn routes(body_bytes_max: usize) -> Vec<(&'static str, MethodRouter<Arc<Shared>>
         (paths::DOCS, get(contract::page)),
         (paths::DOCS_SCRIPT, get(contract::script)),
         (paths::DOCS_STYLE, get(contract::style)),
+        (paths::UI, get(ui::page)),
+        (paths::UI_FILE, get(ui::file)),
     ]
 }
 
@@ -118,7 +133,8 @@ pub struct Fronts {
 
 /// Whether an address is for operators alone. The probes are for both: a load balancer asks where it sends requests.
 fn is_inner(path: &str) -> bool {
-    path.starts_with("/admin/") || path == paths::METRICS
+    let page = path == paths::UI || path == paths::UI_FILE;
+    path.starts_with("/admin/") || path == paths::METRICS || page
 }
 
 fn is_probe(path: &str) -> bool {
@@ -130,11 +146,13 @@ pub fn fronts(
     settings: &Settings,
     service: Service,
     jobs: Jobs,
+    live: Live,
     metrics: PrometheusHandle,
 ) -> Fronts {
     let shared = Arc::new(Shared {
         service,
         jobs,
+        live,
         metrics,
         keys: Keys::new(settings),
         kinds: settings.kinds.clone(),

@@ -10,7 +10,7 @@ use super::paths;
 use crate::telemetry::names;
 
 /// The last stands for every address that is not ours.
-const ROUTES: [&str; 23] = [
+const ROUTES: [&str; 27] = [
     paths::LIKES,
     paths::LIKERS,
     paths::USER_LIKES,
@@ -22,6 +22,8 @@ const ROUTES: [&str; 23] = [
     paths::SLICES,
     paths::FEED,
     paths::FEED_RESUME,
+    paths::LIVE,
+    paths::VERIFICATIONS,
     paths::USERS,
     paths::TARGETS,
     paths::RESTORE,
@@ -33,6 +35,8 @@ const ROUTES: [&str; 23] = [
     paths::DOCS,
     paths::DOCS_SCRIPT,
     paths::DOCS_STYLE,
+    paths::UI,
+    paths::UI_FILE,
     "other",
 ];
 const METHODS: [&str; 5] = ["GET", "PUT", "DELETE", "POST", "other"];
@@ -131,6 +135,23 @@ fn route(path: &str) -> usize {
         [Some("v1"), Some("rankings"), Some(_), None, ..] => paths::RANKINGS,
         [Some("admin"), Some("v1"), Some("users"), Some(_), None, _] => paths::USERS,
         [Some("admin"), Some("v1"), Some("jobs"), Some(_), None, _] => paths::JOBS,
+        [
+            Some("admin"),
+            Some("v1"),
+            Some("targets"),
+            Some(_),
+            Some(_),
+            None,
+        ] => paths::TARGETS,
+        [
+            Some("admin"),
+            Some("v1"),
+            Some("targets"),
+            Some(_),
+            Some(_),
+            Some("restore"),
+        ] => paths::RESTORE,
+        [Some("ui"), Some(_), None, ..] => paths::UI_FILE,
         _ => path,
     };
     let known = ROUTES.iter().position(|route| *route == named);
@@ -160,6 +181,11 @@ mod tests {
         assert_eq!(ROUTES[route("/v1/rankings/blog")], paths::RANKINGS);
         assert_eq!(ROUTES[route("/admin/v1/users/u1")], paths::USERS);
         assert_eq!(ROUTES[route("/admin/v1/jobs/7")], paths::JOBS);
+        assert_eq!(ROUTES[route("/admin/v1/targets/blog/1")], paths::TARGETS);
+        let restore = "/admin/v1/targets/blog/1/restore";
+        assert_eq!(ROUTES[route(restore)], paths::RESTORE);
+        assert_eq!(ROUTES[route("/ui/main.js")], paths::UI_FILE);
+        assert_eq!(ROUTES[route("/ui")], paths::UI);
         for path in [
             "/",
             "/v1/likes/blog",
@@ -169,6 +195,8 @@ mod tests {
             "/v1/users/u1/likes/x",
             "/v1/rankings",
             "/admin/v1/users",
+            "/admin/v1/targets/blog",
+            "/ui/a/b",
             "/admin/v1/jobs/7/x",
             "/v1/rankings/a/b",
             "/x",

@@ -282,6 +282,11 @@ impl Problem {
         Self::unavailable("overloaded", "Overloaded", detail, Some(after))
     }
 
+    pub(super) fn verification_busy() -> Self {
+        let detail = "another verification is under way in this instance";
+        Self::unavailable("busy", "Busy", detail, None)
+    }
+
     pub(super) fn internal(cause: String) -> Self {
         let detail = "the log of the server has the reason under this request_id";
         let status = StatusCode::INTERNAL_SERVER_ERROR;

@@ -6,7 +6,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::Request;
 use futures_util::future::{Either, select};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -26,6 +28,15 @@ pub enum Drained {
     Whole,
     /// Time ran out; this many connections or batches were cut.
     Cut(usize),
+}
+
+/// What a handler whose answer has no end knows of its connection.
+#[derive(Clone)]
+pub(super) struct Connection {
+    /// The process stops: answers are to come to their end.
+    pub(super) closing: CancellationToken,
+    /// Cut the connection: its client does not read.
+    pub(super) hang_up: CancellationToken,
 }
 
 /// Serves HTTP/1.1 on one address. HTTP/2 is left to the proxy in front: its streams would multiply every bound.
@@ -96,19 +107,31 @@ impl Server {
         slot: OwnedSemaphorePermit,
     ) -> impl Future<Output = ()> + Send + use<> {
         let front = self.front.clone();
-        let service = service_fn(move |request| front.clone().answer(request));
         let builder = self.builder.clone();
         let (closing, cut) = (self.closing.clone(), self.cut.clone());
+        let known = Connection {
+            closing: closing.clone(),
+            hang_up: CancellationToken::new(),
+        };
+        let hang_up = known.hang_up.clone();
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(known.clone());
+            front.clone().answer(request)
+        });
         async move {
             let _slot = slot;
             // Without it a small answer may wait for the acknowledgement of the one before.
             let _ = stream.set_nodelay(true);
             let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-            // Errors are those of the client: hung up, too slow, no HTTP.
-            if let Either::Right(_) = select(connection.as_mut(), pin!(closing.cancelled())).await {
-                connection.as_mut().graceful_shutdown();
-                let _ = select(connection, pin!(cut.cancelled())).await;
-            }
+            let served = async {
+                // Errors are those of the client: hung up, too slow, no HTTP.
+                let closing = pin!(closing.cancelled());
+                if let Either::Right(_) = select(connection.as_mut(), closing).await {
+                    connection.as_mut().graceful_shutdown();
+                    let _ = select(connection, pin!(cut.cancelled())).await;
+                }
+            };
+            let _ = select(pin!(served), pin!(hang_up.cancelled())).await;
         }
     }
 

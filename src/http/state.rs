@@ -17,6 +17,7 @@ use super::contract::schemas;
 use crate::config::Kinds;
 use crate::hot::Writes;
 use crate::jobs::Jobs;
+use crate::live::Live;
 use crate::service::Service;
 use crate::telemetry;
 
@@ -24,6 +25,7 @@ use crate::telemetry;
 pub(super) struct Shared {
     pub(super) service: Service,
     pub(super) jobs: Jobs,
+    pub(super) live: Live,
     pub(super) metrics: PrometheusHandle,
     pub(super) keys: Keys,
     pub(super) kinds: Kinds,

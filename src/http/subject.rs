@@ -152,26 +152,10 @@ fn shown(caller: &Caller<'_>, kinds: &Kinds, kind: Option<&Kind>) -> Shown {
 /// Stands for the caller in a path.
 const ME: &str = "me";
 
-/// The user who is to be erased.
-pub(super) struct ErasedUser(pub(super) UserId);
+/// The target that an operator looks at, erases or restores.
+pub(super) struct AdminTarget(pub(super) Target);
 
-impl FromRequestParts<Arc<Shared>> for ErasedUser {
-    type Rejection = Problem;
-
-    async fn from_request_parts(
-        parts: &mut Parts,
-        shared: &Arc<Shared>,
-    ) -> Result<Self, Self::Rejection> {
-        shared.keys.caller(&parts.headers)?.check_admin()?;
-        let [named] = path_params(parts, ["user"]).await?;
-        Ok(Self(UserId::parse(named)?))
-    }
-}
-
-/// The target that is to be erased or restored.
-pub(super) struct ErasedTarget(pub(super) Target);
-
-impl FromRequestParts<Arc<Shared>> for ErasedTarget {
+impl FromRequestParts<Arc<Shared>> for AdminTarget {
     type Rejection = Problem;
 
     async fn from_request_parts(
@@ -183,6 +167,24 @@ impl FromRequestParts<Arc<Shared>> for ErasedTarget {
         let target = path_target(parts, &shared.kinds).await?;
         caller.check_kind(target.kind())?;
         Ok(Self(target))
+    }
+}
+
+/// The user whom an operator looks at or erases, with likes of all kinds.
+pub(super) struct AdminUser(pub(super) UserId);
+
+impl FromRequestParts<Arc<Shared>> for AdminUser {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, Self::Rejection> {
+        let caller = shared.keys.caller(&parts.headers)?;
+        caller.check_admin()?;
+        caller.check_all_kinds()?;
+        let [named] = path_params(parts, ["user"]).await?;
+        Ok(Self(UserId::parse(named)?))
     }
 }
 

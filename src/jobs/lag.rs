@@ -1,13 +1,13 @@
 //! Measures what MySQL does not have yet: how old it is and how much, also while a run hangs or Redis is away.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::flush::{Flusher, SealedLengths, SliceInfo};
+use crate::flush::{Flusher, SealedLengths, SliceInfo, Standing};
 use crate::service::Service;
 use crate::telemetry::names;
 
@@ -19,6 +19,7 @@ const EVERY: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Lag {
     lag_ms: AtomicU64,
+    standing: Mutex<Arc<Standing>>,
     now: Notify,
     /// The same for what stands in MySQL.
     pub(super) tables_now: Notify,
@@ -28,6 +29,12 @@ impl Lag {
     /// Age of the oldest operation that MySQL does not have, in ms; while Redis cannot be asked, what was there last goes on ageing.
     pub(super) fn lag_ms(&self) -> u64 {
         self.lag_ms.load(Ordering::Relaxed)
+    }
+
+    /// The live slices, as they were when Redis could be asked last.
+    pub(super) fn standing(&self) -> Arc<Standing> {
+        let standing = self.standing.lock();
+        Arc::clone(&standing.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Measures at once.
@@ -46,6 +53,8 @@ impl Lag {
                 ages.note(&standing.slices, Instant::now());
                 service.backlog_note(standing.entries);
                 metrics::gauge!(names::UNFLUSHED_ENTRIES).set(standing.entries as f64);
+                let last = self.standing.lock();
+                *last.unwrap_or_else(PoisonError::into_inner) = Arc::new(standing);
             } else {
                 // It may be another Redis when it comes back.
                 sealed = SealedLengths::default();

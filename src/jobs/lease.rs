@@ -11,7 +11,7 @@ use crate::steps;
 use crate::telemetry::names;
 
 /// All jobs share one lease, because each of them flushes.
-const JOB: &str = "flush";
+pub const JOB: &str = "flush";
 /// Pause between two tries to get the lease.
 const POLL: Duration = Duration::from_millis(100);
 

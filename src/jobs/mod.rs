@@ -26,7 +26,7 @@ use tokio_util::task::AbortOnDropHandle;
 use desk::Desk;
 pub use error::JobError;
 use lag::Lag;
-pub use lease::Lease;
+pub use lease::{JOB as LEASE_JOB, Lease};
 pub use runner::COMPENSATE;
 use runner::{Runner, guarded};
 pub use schedule::Clock;
@@ -34,7 +34,9 @@ pub use schedule::Clock;
 use crate::config::Settings;
 use crate::domain::{Operation, Target};
 use crate::erasure::{Eraser, Restored};
-use crate::flush::{CompensationReport, FlushReport, Flusher, SealedLengths, SliceInfo};
+use crate::flush::{
+    CompensationReport, FlushReport, Flusher, Landing, SealedLengths, SliceInfo, Standing,
+};
 use crate::ledger::Ledger;
 use crate::limits::{DURABLE_PAUSE, FLUSH_LAG_MAX};
 use crate::service::{Service, new_generation};
@@ -54,6 +56,7 @@ struct Inner {
     ledger: Ledger,
     lag: Arc<Lag>,
     lag_max: Duration,
+    owner: String,
     _measure: AbortOnDropHandle<()>,
     _watch: AbortOnDropHandle<()>,
     _gauges: AbortOnDropHandle<()>,
@@ -109,6 +112,7 @@ impl Jobs {
         let flusher = Flusher::new(service.hot().clone(), service.ledger().clone(), settings);
         let desk = Arc::new(Desk::default());
         let lag = Arc::new(Lag::default());
+        let owner = new_generation();
         let lease_ttl = Duration::from_millis(settings.lease_ttl_ms);
         let eraser = Eraser::new(service, &flusher, settings);
         let runner = Runner::new(
@@ -116,7 +120,7 @@ impl Jobs {
             service.clone(),
             eraser.clone(),
             (Arc::clone(&desk), Arc::clone(&lag)),
-            lease_ttl,
+            (owner.clone(), lease_ttl),
         );
         let scheduler = schedule::start(settings, &desk, clock).await?;
         let measure = Arc::clone(&lag).measure(flusher.clone(), service.clone());
@@ -135,6 +139,7 @@ impl Jobs {
             lease_ttl,
             lag_max: lag_max(settings),
             lag,
+            owner,
             flusher,
             desk,
             scheduler: tokio::sync::Mutex::new(scheduler),
@@ -237,6 +242,21 @@ impl Jobs {
             last_flush,
             last_compensation,
         })
+    }
+
+    /// Under which name this process takes the lease.
+    pub fn owner(&self) -> &str {
+        &self.0.owner
+    }
+
+    /// The live slices as they were measured last, at most some seconds ago unless Redis is away.
+    pub fn standing(&self) -> Arc<Standing> {
+        self.0.lag.standing()
+    }
+
+    /// What this process flushed lately, newest first.
+    pub fn landings(&self, most: usize) -> Vec<Landing> {
+        self.0.flusher.landings(most)
     }
 
     /// Waits until one of the tasks has died, which none must before [`Jobs::stop`].

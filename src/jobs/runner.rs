@@ -14,7 +14,7 @@ use crate::erasure::Eraser;
 use crate::flush::{CompensationReport, FlushError, FlushReport, Flusher, Upto};
 use crate::ledger::JobEnd;
 use crate::limits::{ERASE_LOOK_PAUSE, JOB_RUNS_KEPT, SEAL_PAUSE, UNSETTLED_PAUSE};
-use crate::service::{Service, new_generation};
+use crate::service::Service;
 use crate::telemetry::names;
 
 /// How often a run begins again because somebody else came between.
@@ -49,7 +49,7 @@ impl Runner {
         service: Service,
         eraser: Eraser,
         (desk, lag): (Arc<Desk>, Arc<Lag>),
-        lease_ttl: Duration,
+        (owner, lease_ttl): (String, Duration),
     ) -> Self {
         Self {
             flusher,
@@ -58,7 +58,7 @@ impl Runner {
             desk,
             lag,
             lease_ttl,
-            owner: new_generation(),
+            owner,
             served_at: None,
             failing: HashMap::new(),
             unsettled: None,

@@ -5,12 +5,30 @@ use std::time::Duration;
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use sqlx::Row;
+use sqlx::mysql::MySqlRow;
 
 use super::{Ledger, LedgerError};
 use crate::limits::JOB_RUNS_PER_PRUNE;
 
 /// Bytes of a detail that are kept.
 const DETAIL_BYTES_MAX: usize = 8192;
+
+/// A run as it was entered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRun {
+    /// When it was planned or asked for.
+    pub planned_at: DateTime<Utc>,
+    /// Who began it.
+    pub owner: String,
+    /// When that was, by MySQL's clock.
+    pub started_at: DateTime<Utc>,
+    /// When it ended; `None`: it has not, or its owner died.
+    pub finished_at: Option<DateTime<Utc>>,
+    /// `done` or `failed`.
+    pub outcome: Option<String>,
+    /// What it did, or why it failed.
+    pub detail: Option<String>,
+}
 
 /// How a run ended.
 #[derive(Debug, Clone)]
@@ -96,6 +114,30 @@ impl Ledger {
             planned_at: row.try_get::<NaiveDateTime, _>(0)?.and_utc(),
             detail: row.try_get::<Option<String>, _>(1)?.unwrap_or_default(),
         }))
+    }
+
+    /// The newest runs, by the time they were planned for.
+    pub async fn job_newest(&self, job: &str, limit: u64) -> Result<Vec<JobRun>, LedgerError> {
+        let find = sqlx::query(
+            "SELECT planned_at, owner, started_at, finished_at, outcome, detail FROM job_run \
+             WHERE job = ? ORDER BY planned_at DESC LIMIT ?",
+        )
+        .bind(job.to_owned())
+        .bind(limit);
+        let rows = self.session().await?.fetch_all(find).await?;
+        let decode = |row: &MySqlRow| {
+            let at = |column: usize| row.try_get::<NaiveDateTime, _>(column);
+            let finished: Option<NaiveDateTime> = row.try_get(3)?;
+            Ok(JobRun {
+                planned_at: at(0)?.and_utc(),
+                owner: row.try_get(1)?,
+                started_at: at(2)?.and_utc(),
+                finished_at: finished.map(|at| at.and_utc()),
+                outcome: row.try_get(4)?,
+                detail: row.try_get(5)?,
+            })
+        };
+        rows.iter().map(decode).collect()
     }
 
     /// Removes runs that were planned before a time; many are removed bit by bit, each time somebody calls.

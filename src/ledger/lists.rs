@@ -302,6 +302,17 @@ impl Ledger {
         .await
     }
 
+    /// Names of the kinds that were liked first.
+    pub async fn kind_names(&self, limit: usize) -> Result<Vec<Kind>, LedgerError> {
+        let find = sqlx::query("SELECT name FROM kind ORDER BY kind_id LIMIT ?");
+        let find = find.bind(limit as u64);
+        let rows = self.session().await?.fetch_all(find).await?;
+        let name = |row: &MySqlRow| row.try_get::<String, _>(0);
+        let names = rows.iter().map(name).collect::<Result<Vec<_>, _>>()?;
+        let kinds = names.into_iter().filter_map(|name| Kind::parse(name).ok());
+        Ok(kinds.collect())
+    }
+
     /// The numbers of these kinds, as far as MySQL has them.
     pub async fn kind_numbers<'a>(
         &self,

@@ -46,7 +46,7 @@ pub use error::LedgerError;
 pub use gone::{ErasedLikes, TargetState};
 pub use import::{ImportChunk, Imported};
 pub use inspect::{DatabaseInfo, Misfit, RIGHTS, RIGHTS_TO_MIGRATE};
-pub use job_runs::{JobDone, JobEnd};
+pub use job_runs::{JobDone, JobEnd, JobRun};
 pub use layout::LayoutLock;
 pub use lists::{KindNumbers, Liked, LikedPlace, Liker};
 pub use migrate::Migrations;

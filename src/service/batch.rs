@@ -139,6 +139,7 @@ impl Service {
                 stopped = stopped.or_else(|| stop(error));
             }
             count_outcome(call.action, result.as_ref().copied());
+            self.changes_note(u64::from(matches!(result, Ok(true))));
             results.push((
                 at,
                 result.map(|changed| Outcome {

@@ -46,6 +46,8 @@ struct Inner {
     /// Entries that MySQL does not have, by the last measure, and how many there may be.
     backlog: AtomicU64,
     backlog_max: u64,
+    /// Operations of this process that changed something.
+    changes: AtomicU64,
     /// A partition was reset.
     recovered: Notify,
 }
@@ -107,6 +109,7 @@ impl Service {
             lists: Semaphore::new(list_places(settings.database_connections_max)),
             backlog: AtomicU64::new(0),
             backlog_max: settings.backlog_entries_max,
+            changes: AtomicU64::new(0),
             recovered: Notify::new(),
         }))
     }
@@ -124,6 +127,21 @@ impl Service {
     /// Notes how many entries MySQL does not have.
     pub fn backlog_note(&self, entries: u64) {
         self.0.backlog.store(entries, Ordering::Relaxed);
+    }
+
+    /// How many operations have changed something since the process began.
+    pub fn changes(&self) -> u64 {
+        self.0.changes.load(Ordering::Relaxed)
+    }
+
+    /// Whether likes are refused because too much waits for MySQL.
+    pub fn backlog_is_full(&self) -> bool {
+        self.check_backlog().is_err()
+    }
+
+    /// Notes what became of operations.
+    fn changes_note(&self, changed: u64) {
+        self.0.changes.fetch_add(changed, Ordering::Relaxed);
     }
 
     /// Refuses operations while too much waits for MySQL. Measured now and then, so somewhat more than the limit may come in.

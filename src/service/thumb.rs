@@ -48,6 +48,7 @@ impl Service {
             result.as_ref().map(|(changed, _)| *changed),
         );
         let (changed, part) = result?;
+        self.changes_note(u64::from(changed));
         let count = self.add_parts(partition, part, &operation.target).await;
         if let (Some(write), Some(count)) = (write, count) {
             write.answer(count);

@@ -24,6 +24,7 @@ mod http;
 mod ledger;
 mod limits;
 mod lists;
+mod live;
 mod logs;
 mod lost_replies;
 mod metrics;

@@ -15,10 +15,11 @@ use utoipa::openapi::{
 use super::schemas;
 use crate::flush::{CompensationReport, FlushReport};
 use crate::http::problem::{CODES, Wire};
-use crate::http::{admin, likes, lists, lookup, paths, state};
+use crate::http::{admin, likes, lists, look, lookup, paths, state, ui};
 use crate::jobs::JobsStatus;
 use crate::ledger::FeedStatus;
 use crate::limits::{LIST_LIMIT, LIST_LIMIT_MAX};
+use crate::live::Verification;
 
 /// Names of the security schemes.
 pub(super) const SERVICE: &str = "serviceKey";
@@ -44,6 +45,8 @@ enum Who {
 enum Body {
     Json(String),
     Text(&'static str),
+    /// One of these types.
+    Texts(&'static [&'static str]),
     Nothing,
 }
 
@@ -177,6 +180,20 @@ pub(super) fn calls() -> Vec<Call> {
         call(Post, paths::FEED_RESUME, ("resumeFeed", "admin", "Lets a stopped change feed begin again, with a gap"), Who::Operators)
             .answers(200, "How it stands now", json::<FeedStatus>())
             .fails(&[DATABASE]),
+        call(Get, paths::LIVE, ("live", "admin", "What goes on, as server-sent events: history once, then a snapshot each second"), Who::Operators)
+            .answers(200, "Events without an end; their data are JSON", Body::Text("text/event-stream"))
+            .fails(&[SHED]),
+        call(Post, paths::VERIFICATIONS, ("verify", "admin", "Compares Redis and MySQL; only reads"), Who::Operators)
+            .answers(200, "What was found", json::<Verification>())
+            .fails(&[READ]),
+        call(Get, paths::TARGETS, ("lookAtTarget", "admin", "Looks closely at a target"), Who::Operators)
+            .takes([path_kind(), path_id()])
+            .answers(200, "What Redis holds of it, and what MySQL has", json::<look::TargetLook>())
+            .fails(&[PATH, KIND, READ]),
+        call(Get, paths::USERS, ("lookAtUser", "admin", "Looks closely at a user"), Who::Operators)
+            .takes([path_erased()])
+            .answers(200, "What Redis holds of it, and what it likes", json::<look::UserLook>())
+            .fails(&[PATH, READ]),
         call(Delete, paths::USERS, ("eraseUser", "admin", "Erases a user: everything is taken back and removed"), Who::Operators)
             .takes([path_erased()])
             .answers(202, "The job; Location has its address", json::<admin::Job>())
@@ -208,6 +225,12 @@ pub(super) fn calls() -> Vec<Call> {
             .answers(200, "The script", Body::Text("text/javascript")),
         call(Get, paths::DOCS_STYLE, ("docsStyle", "documents", "The style of the page"), Who::Open)
             .answers(200, "The style", Body::Text("text/css")),
+        call(Get, paths::UI, ("ui", "documents", "A page that shows what goes on"), Who::Open)
+            .answers(200, "The page", Body::Text("text/html")),
+        call(Get, paths::UI_FILE, ("uiFile", "documents", "A file of that page"), Who::Open)
+            .takes([path_file()])
+            .answers(200, "The file", Body::Texts(&["text/javascript", "text/css", "image/svg+xml"]))
+            .fails(&[&["not_found", "path_invalid"]]),
     ]
 }
 
@@ -364,6 +387,9 @@ fn success(text: &str, body: Body, cached: bool) -> ResponseBuilder {
             "application/json",
             Content::new(Some(Object::with_type(Type::Object))),
         ),
+        Body::Texts(kinds) => kinds.iter().fold(response, |response, kind| {
+            response.content(*kind, Content::new(Some(Object::with_type(Type::String))))
+        }),
         Body::Text(kind) => {
             response.content(kind, Content::new(Some(Object::with_type(Type::String))))
         }
@@ -467,6 +493,12 @@ fn path_user() -> Parameter {
 
 fn path_erased() -> Parameter {
     parameter("user", ParameterIn::Path, "The user", schemas::user())
+}
+
+fn path_file() -> Parameter {
+    let names = ui::FILES.iter().map(|(name, ..)| *name);
+    let schema = string().enum_values(Some(names));
+    parameter("file", ParameterIn::Path, "Its name", schema)
 }
 
 fn path_job() -> Parameter {

@@ -7,12 +7,13 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{KnownFormat, Ref, RefOr, SchemaFormat};
 
-use super::super::{admin, likes, lists, lookup, problem, state};
+use super::super::{admin, likes, lists, look, lookup, problem, state};
 use crate::domain::{ID_BYTES_MAX, KIND_BYTES_MAX};
 use crate::flush::{CompensationReport, FlushReport};
 use crate::jobs::JobsStatus;
 use crate::ledger::FeedStatus;
 use crate::limits::{BATCH_OPERATIONS_MAX, LOOKUP_TARGETS_MAX};
+use crate::live::Verification;
 
 /// Names of the schemas that are made here.
 pub(super) const WRITTEN: &str = "Written";
@@ -75,6 +76,14 @@ pub(crate) fn job_status() -> Object {
         .build()
 }
 
+/// Whether a user stands in Redis.
+pub(crate) fn residence() -> Object {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(["complete", "partial", "no"]))
+        .build()
+}
+
 /// Whether the process is ready.
 pub(crate) fn readiness() -> Object {
     ObjectBuilder::new()
@@ -114,6 +123,9 @@ pub(super) fn add(components: ComponentsBuilder) -> ComponentsBuilder {
     with_parts::<FeedStatus>(&mut sent);
     with_parts::<admin::Job>(&mut sent);
     with_parts::<admin::Restored<'static>>(&mut sent);
+    with_parts::<Verification>(&mut sent);
+    with_parts::<look::TargetLook>(&mut sent);
+    with_parts::<look::UserLook>(&mut sent);
     components
         .schemas_from_iter(sent)
         .schema(WRITTEN, written())

@@ -3,6 +3,7 @@
 mod faults;
 mod fill;
 mod flush;
+mod heartbeat;
 mod held;
 mod lease;
 mod many;

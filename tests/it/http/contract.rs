@@ -30,6 +30,7 @@ async fn the_document_has_just_the_routes() {
         let path = address
             .replace("{kind}", "blog")
             .replace("{id}", "1")
+            .replace("{file}", "main.js")
             .replace("{user}", "u1");
         let answer = send(app.request(Method::PATCH, &path)).await;
         let allowed = answer.headers["allow"].to_str().unwrap().to_owned();
