@@ -29,7 +29,7 @@ use field::Found;
 use origins::origins;
 use rules::{
     address, boolean, cron, feed, jwt_keys, jwt_secret, key_prefix, kinds, log_filter, log_format,
-    named_keys, range, secret, text, time_zone, url,
+    named_keys, range, redis_url, secret, text, time_zone, url,
 };
 
 use crate::auth::{NamedKey, Right, TokenKeys};
@@ -142,8 +142,8 @@ settings! {
         shutdown_seconds: u64 = range(1, 3600).default("30");
     }
     Redis {
-        /// Where Redis or Valkey is, password included.
-        redis_url: Option<Secret> = url(&["redis", "rediss", "valkey", "valkeys", "unix", "redis+unix", "valkey+unix"]).optional().example("redis://127.0.0.1:6379");
+        /// Where Redis or Valkey is, password included; redis+cluster://HOST:PORT,HOST:PORT or redis+sentinel://HOST:PORT,HOST:PORT/NAME for several, rediss for TLS.
+        redis_url: Option<Secret> = redis_url().optional().example("redis://127.0.0.1:6379");
         /// Number of partitions of the users; a few per master in a Redis Cluster, 1 otherwise; refused if changed before all is flushed.
         partitions: u16 = range(1, 1024).default("1");
         /// First part of all key names; change it if two thumbd share one Redis.

@@ -61,6 +61,11 @@ impl Keys {
         self.name(["toggle:", &format!("{user} {target}")])
     }
 
+    /// Written to see whether the server of this partition takes writes; it holds nothing.
+    pub(super) fn probe(&self) -> String {
+        self.name(["probe", ""])
+    }
+
     /// A SCAN pattern for this partition's keys of one type (`slice`, `user`, `count`).
     pub(super) fn pattern(&self, of: &str) -> String {
         // Prefix and partition hold no glob characters; braces are none in Redis.
@@ -83,11 +88,6 @@ pub(super) fn lease(prefix: &str, job: &str) -> String {
 /// The stream of the change feed; no partition owns it.
 pub(super) fn feed(prefix: &str) -> String {
     format!("{prefix}:v1:feed")
-}
-
-/// Written to see whether Redis takes writes; it holds nothing.
-pub(super) fn probe(prefix: &str) -> String {
-    format!("{prefix}:v1:probe")
 }
 
 #[cfg(test)]
@@ -115,6 +115,6 @@ mod tests {
         assert_eq!(keys.rest("slice", "thumbd:v1:{33}:slice:10"), None);
         assert_eq!(lease("thumbd", "flush"), "thumbd:v1:lease:flush");
         assert_eq!(feed("thumbd"), "thumbd:v1:feed");
-        assert_eq!(probe("thumbd"), "thumbd:v1:probe");
+        assert_eq!(keys.probe(), "thumbd:v1:{3}:probe");
     }
 }
