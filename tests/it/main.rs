@@ -8,6 +8,7 @@ mod app;
 mod backlog;
 mod batch;
 mod chaos;
+mod cluster;
 mod count_cache;
 mod crash;
 mod dev_servers;
