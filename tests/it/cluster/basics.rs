@@ -37,8 +37,8 @@ async fn likes_land_from_every_master() {
 async fn ids_with_braces_and_colons_stay_in_their_slots() {
     let t = stand_on(shared().await).await;
     let ids = [
-        "{", "}", "{}", "}{", "{a}", "a{b}c", "{0}", "{1}:meta", "%7B1%7D", "a|b", "a:b", ":", "::",
-        "*", "?", "[a]", "\\", "\"", "'", "#", "{{{", "}}}", "a}b{c", "{a|b}",
+        "{", "}", "{}", "}{", "{a}", "a{b}c", "{0}", "{1}:meta", "%7B1%7D", "a|b", "a:b", ":",
+        "::", "*", "?", "[a]", "\\", "\"", "'", "#", "{{{", "}}}", "a}b{c", "{a|b}",
     ];
     let targets: Vec<String> = ids.iter().map(|id| format!("blog:{id}")).collect();
     for user in ids {

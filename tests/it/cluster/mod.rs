@@ -1,13 +1,14 @@
 //! thumbd on a real Redis Cluster: what one Redis can do, a cluster can; and what only a cluster can do to it.
 
 mod basics;
+mod failover;
 mod nodes;
-
-use std::time::Duration;
+mod scan;
 
 use thumbd::config::{Secret, Settings};
 use tokio::sync::OnceCell;
 
+use crate::redis_faults::until;
 use crate::stand::{self, Stand};
 use nodes::Cluster;
 
@@ -17,8 +18,7 @@ const PARTITIONS: u16 = 6;
 /// Three masters that nobody hurts.
 async fn shared() -> &'static Cluster {
     static SHARED: OnceCell<Cluster> = OnceCell::const_new();
-    let start = || Cluster::start(false, Duration::from_secs(15));
-    SHARED.get_or_init(start).await
+    SHARED.get_or_init(Cluster::lasting).await
 }
 
 async fn settings_on(cluster: &Cluster) -> Settings {
@@ -32,4 +32,16 @@ async fn settings_on(cluster: &Cluster) -> Settings {
 
 async fn stand_on(cluster: &Cluster) -> Stand {
     Stand::on(settings_on(cluster).await).await
+}
+
+/// Waits until thumbd reaches every master again by itself, with both of its ways.
+async fn healed(t: &Stand) {
+    let target = stand::target("none:0");
+    for partition in 0..PARTITIONS {
+        until("every master is reached", async || {
+            let looked = t.hot.lookup(partition, None, std::slice::from_ref(&target));
+            looked.await.is_ok() && t.hot.peek(partition).await.is_ok()
+        })
+        .await;
+    }
 }

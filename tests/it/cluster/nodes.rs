@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Cmd, FromRedisValue, RedisResult};
 use thumbd::config::Settings;
-use thumbd::dev::RedisServer;
+use thumbd::dev::{RedisOptions, RedisServer};
 
 use crate::redis_faults::Own;
 use crate::servers::{TestEnv, env};
@@ -31,9 +31,21 @@ impl Cluster {
     /// Starts three masters, with a replica each or without, and waits until the cluster serves. A master that does not answer
     /// for `node_timeout` is taken for dead.
     pub(crate) async fn start(replicas: bool, node_timeout: Duration) -> Self {
+        Self::begin(replicas, node_timeout, |_| {}).await
+    }
+
+    /// Three masters that go with this process, and their directories with them.
+    pub(crate) async fn lasting() -> Self {
+        Self::begin(false, Duration::from_secs(15), |options| {
+            options.ephemeral = true;
+        })
+        .await
+    }
+
+    async fn begin(replicas: bool, node_timeout: Duration, change: fn(&mut RedisOptions)) -> Self {
         let masters = 3;
         let count = if replicas { 2 * masters } else { masters };
-        let start = move || Mutex::new(node(node_timeout));
+        let start = move || Mutex::new(node(node_timeout, change));
         let starting = (0..count).map(|_| tokio::task::spawn_blocking(start));
         let mut nodes = Vec::new();
         for node in futures_util::future::join_all(starting).await {
@@ -126,12 +138,21 @@ impl Cluster {
         self.nodes[n].lock().unwrap()
     }
 
-    pub(crate) fn port(&self, n: usize) -> u16 {
-        self.ports[n]
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.len()
     }
 
     fn runs(&self, n: usize) -> bool {
         self.node(n).server.check().is_ok()
+    }
+
+    /// Waits until some node other than `old` is master of a partition.
+    pub(crate) async fn failed_over(&self, settings: &Settings, partition: u16, old: usize) {
+        let begun = Instant::now();
+        while self.owner(settings, partition).await == old {
+            assert!(begun.elapsed() < PATIENCE, "no failover");
+            tokio::time::sleep(POLL).await;
+        }
     }
 
     pub(crate) fn kill(&self, n: usize) {
@@ -191,10 +212,11 @@ impl Cluster {
 }
 
 /// Servers of which none is part of a cluster yet.
-fn node(node_timeout: Duration) -> Own {
+fn node(node_timeout: Duration, change: fn(&mut RedisOptions)) -> Own {
     let listener = BUS_PORTS
         .cycle()
         .skip(rand::random_range(0..BUS_PORTS.len()))
+        .take(BUS_PORTS.len())
         .find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok())
         .unwrap();
     let bus = listener.local_addr().unwrap().port();
@@ -210,6 +232,7 @@ fn node(node_timeout: Duration) -> Own {
         .split(' ')
         .map(str::to_owned)
         .collect();
+        change(options);
     })
 }
 
