@@ -36,6 +36,7 @@ mod redis_faults;
 mod relayout;
 mod repair;
 mod road;
+mod rolling;
 mod schedule;
 mod serve;
 mod servers;
