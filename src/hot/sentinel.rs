@@ -152,7 +152,8 @@ impl Watched {
 
     async fn find(&self) -> RedisResult<Primary> {
         let Some(place) = self.ask().await else {
-            return Err(nothing_sent("no sentinel names a primary"));
+            let (why, name) = ("no sentinel names a primary", self.0.name.clone());
+            return Err((ErrorKind::Client, why, name).into());
         };
         let client = self.0.waits.client(at(&self.0.server, &place.0, place.1))?;
         let connecting = async {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, RedisResult, Value};
+use redis::{Cmd, RedisError, RedisResult, Value};
 
 use super::address::Address;
 use super::cluster::{Cluster, Node};
@@ -45,13 +45,17 @@ impl Wire {
         Ok(match Address::parse(&options.url).map_err(HotError::Url)? {
             Address::One(info) => Self::One(Link::connect(info, waits).await?),
             Address::Cluster(seeds) => {
-                Self::Cluster(Cluster::connect(&seeds, waits, trouble).await?)
+                let cluster = Cluster::connect(&seeds, waits, trouble).await;
+                Self::Cluster(cluster.map_err(at_start)?)
             }
             Address::Watched {
                 sentinels,
                 name,
                 server,
-            } => Self::Watched(Watched::connect(sentinels, name, server, waits, trouble).await?),
+            } => {
+                let watched = Watched::connect(sentinels, name, server, waits, trouble).await;
+                Self::Watched(watched.map_err(at_start)?)
+            }
         })
     }
 
@@ -99,6 +103,20 @@ impl Wire {
         }
     }
 }
+
+/// Nothing of anybody's was sent yet.
+fn at_start(error: RedisError) -> HotError {
+    if error.detail().is_some_and(|text| text.contains(NO_CLUSTER)) {
+        return HotError::Url("names a cluster, but the server is in no cluster".to_owned());
+    }
+    match HotError::from(error) {
+        HotError::Unknown(Some(error)) => HotError::Unreachable(error),
+        other => other,
+    }
+}
+
+/// How a server answers that is none of a cluster.
+const NO_CLUSTER: &str = "cluster support disabled";
 
 impl Server {
     /// `host:port` of a master of a cluster, else empty.

@@ -3,12 +3,17 @@
 mod basics;
 mod failover;
 mod nodes;
+mod rollback;
 mod scan;
+mod slots;
+mod start;
 
-use thumbd::config::{Secret, Settings};
+use thumbd::config::Settings;
 use tokio::sync::OnceCell;
 
+use crate::app;
 use crate::redis_faults::until;
+use crate::servers::TestEnv;
 use crate::stand::{self, Stand};
 use nodes::Cluster;
 
@@ -21,17 +26,16 @@ async fn shared() -> &'static Cluster {
     SHARED.get_or_init(Cluster::lasting).await
 }
 
-async fn settings_on(cluster: &Cluster) -> Settings {
+/// In one slice until a test seals.
+fn settings_of(env: &TestEnv) -> Settings {
     Settings {
-        redis_url: Some(Secret::new(cluster.url())),
-        // No test outlives it, so that all is in one slice until a test seals.
-        slice_seconds: 3600,
-        ..stand::settings(PARTITIONS).await
+        partitions: PARTITIONS,
+        ..app::settings(env)
     }
 }
 
 async fn stand_on(cluster: &Cluster) -> Stand {
-    Stand::on(settings_on(cluster).await).await
+    Stand::on(settings_of(&cluster.env().await)).await
 }
 
 /// Waits until thumbd reaches every master again by itself, with both of its ways.

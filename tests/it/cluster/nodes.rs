@@ -138,6 +138,10 @@ impl Cluster {
         self.nodes[n].lock().unwrap()
     }
 
+    pub(crate) fn port(&self, n: usize) -> u16 {
+        self.ports[n]
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.nodes.len()
     }
