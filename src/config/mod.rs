@@ -140,7 +140,7 @@ settings! {
         migrate_at_start: bool = boolean().default("true");
         /// Longest shutdown in seconds, final flush included; more if a big slice must still land, less if the supervisor kills sooner.
         shutdown_seconds: u64 = range(1, 3600).default("30");
-        /// Milliseconds before a shutdown begins in which all is still served and only /readyz says 503; behind a load balancer more than it needs to notice.
+        /// For how many milliseconds before a shutdown all is still served and only /readyz says 503; behind a load balancer more than it needs to notice.
         shutdown_notice_ms: u64 = range(0, 60_000).default("0");
     }
     Redis {
