@@ -78,7 +78,10 @@ async fn client(
     (known, tally)
 }
 
-/// From when until when something was broken.
+/// How long after a failover a partition may answer from what it lacks, until that is recognised.
+const RECOGNISED: Duration = Duration::from_secs(2);
+
+/// From when until when something was broken, the failover included.
 pub(crate) type Break = (Instant, Instant);
 
 /// Lets clients ask while `act` breaks something; when it has ended everybody must be served again.
@@ -148,10 +151,15 @@ pub(crate) async fn under_load(
                 continue;
             }
             lost += 1;
-            let near = |(from, upto): &(Instant, Instant)| at + LAG > *from && at < *upto;
+            let near = |(from, upto): &Break| at + LAG > *from && at < *upto + RECOGNISED;
             assert!(
                 breaks.iter().any(near),
-                "{user} lost what no break can lose"
+                "no break explains {user}: {row}, and {liked} was acknowledged {:?} ago; breaks {:?}",
+                at.elapsed(),
+                breaks
+                    .iter()
+                    .map(|(from, upto)| (from.elapsed(), upto.elapsed()))
+                    .collect::<Vec<_>>()
             );
         }
     }

@@ -33,6 +33,7 @@ struct Balancer {
     client: Client,
     places: [Place; INSTANCES],
     next: AtomicUsize,
+    refused: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -72,7 +73,9 @@ impl Balancer {
             let request = self.client.request(method.clone(), url);
             let sent = request.bearer_auth(SERVICE_KEY).header("X-User-Id", user);
             match sent.send().await {
-                Err(error) if error.is_connect() => {}
+                Err(error) if error.is_connect() => {
+                    self.refused.fetch_add(1, Ordering::SeqCst);
+                }
                 answer => {
                     let answer = answer.expect("an answer");
                     assert_eq!(answer.status(), 200, "{:?}", answer.text().await);
@@ -115,6 +118,7 @@ async fn three_instances_are_restarted_one_after_another_and_nobody_notices() {
         client: Client::builder().no_proxy().build().unwrap(),
         places: Default::default(),
         next: AtomicUsize::new(0),
+        refused: AtomicUsize::new(0),
     };
     for (place, serve) in balancer.places.iter().zip(&serves) {
         *place.url.lock().unwrap() = serve.url.clone();
@@ -142,6 +146,8 @@ async fn three_instances_are_restarted_one_after_another_and_nobody_notices() {
         (known, ()) = async { tokio::join!(clients, rolling) } => known,
         () = balancer.watch() => unreachable!("it watches for ever"),
     };
+    // Each had said that it would go, and was asked no more.
+    assert_eq!(balancer.refused.load(Ordering::SeqCst), 0);
     for serve in serves {
         tokio::task::spawn_blocking(|| serve.stop()).await.unwrap();
     }

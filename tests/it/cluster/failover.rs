@@ -25,8 +25,8 @@ async fn each_master_fails_over_under_load() {
             }
             let begun = Instant::now();
             cluster.kill(owner);
-            breaks.push((begun, Instant::now()));
             cluster.failed_over(&settings, partition, owner).await;
+            breaks.push((begun, Instant::now()));
             // It comes back as a replica.
             cluster.restart(owner);
             cluster.settled().await;

@@ -17,8 +17,8 @@ async fn a_primary_dies_under_load_and_the_promoted_replica_is_used() {
     let act = async || {
         let begun = Instant::now();
         watched.server(0).server.kill().unwrap();
-        let broken = (begun, Instant::now());
         watched.another_than(0).await;
+        let broken = (begun, Instant::now());
         // It comes back empty, and takes itself for the primary until a sentinel tells it otherwise: nobody may believe it.
         watched.server(0).server.restart().unwrap();
         watched.follows(0).await;
