@@ -2,6 +2,7 @@
 
 use thumbd::config::Settings;
 use thumbd::flush::{FlushError, Flusher, Upto};
+use thumbd::service::distrust;
 use thumbd::steps::gated;
 
 use super::Hold;
@@ -170,9 +171,9 @@ async fn two_flushers_at_once_land_everything_once() {
 /// The same while a run is about to seal: what one partition has sealed beyond it waits for the next run.
 #[tokio::test]
 async fn a_partition_that_is_sealed_further_during_a_run_waits_for_the_next() {
-    let t = Stand::on(thumbd::config::Settings {
+    let t = Stand::on(Settings {
         slice_seconds: 3600,
-        ..crate::stand::settings(3).await
+        ..settings(3).await
     })
     .await;
     let users: Vec<String> = (0..12).map(|n| format!("u{n}")).collect();
@@ -183,9 +184,7 @@ async fn a_partition_that_is_sealed_further_during_a_run_waits_for_the_next() {
     let run = gated(hold.clone(), t.flusher.run(|| Upto::PreviousWindow));
     let meanwhile = async {
         hold.reached.notified().await;
-        thumbd::service::distrust(&t.hot, &t.ledger, 0)
-            .await
-            .unwrap();
+        distrust(&t.hot, &t.ledger, 0).await.unwrap();
         hold.go_on.notify_one();
     };
     let (run, ()) = tokio::join!(run, meanwhile);
