@@ -61,10 +61,11 @@ impl Wire {
 
     /// Sends a command to whoever has its key. An error that the server answers is an error here too.
     pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+        // Boxed, or the future of every call would have room for the longest way, on one server too.
         match self {
             Self::One(link) => link.send(command).await,
-            Self::Cluster(cluster) => cluster.send(command).await,
-            Self::Watched(watched) => watched.send(command).await,
+            Self::Cluster(cluster) => Box::pin(cluster.send(command)).await,
+            Self::Watched(watched) => Box::pin(watched.send(command)).await,
         }
     }
 
@@ -73,11 +74,11 @@ impl Wire {
         Ok(match self {
             Self::One(_) => vec![Server::Only(self.clone())],
             Self::Cluster(cluster) => {
-                let masters = cluster.masters().await?;
+                let masters = Box::pin(cluster.masters()).await?;
                 masters.into_iter().map(Server::Master).collect()
             }
             Self::Watched(watched) => {
-                watched.look().await;
+                Box::pin(watched.look()).await;
                 vec![Server::Only(self.clone())]
             }
         })
