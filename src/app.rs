@@ -35,6 +35,7 @@ pub struct App {
     metrics: PrometheusHandle,
     request_timeout: Duration,
     shutdown: Duration,
+    notice: Duration,
 }
 
 impl App {
@@ -90,6 +91,7 @@ impl App {
             metrics,
             request_timeout: Duration::from_millis(settings.request_timeout_ms),
             shutdown: Duration::from_secs(settings.shutdown_seconds),
+            notice: Duration::from_millis(settings.shutdown_notice_ms),
         })
     }
 
@@ -113,13 +115,18 @@ impl App {
         &self.service
     }
 
-    /// Serves until `token` is cancelled or a background task has died; then answers what is under way and flushes.
+    /// Serves until `token` is cancelled, and as long as settings say behind it, or a background task has died; then answers what is under way and flushes.
     pub async fn run_until_stopped(self, token: CancellationToken) -> anyhow::Result<()> {
         let relay = self
             .relay
             .map(|relay| AbortOnDropHandle::new(tokio::spawn(relay.run())));
+        let stop = async {
+            token.cancelled().await;
+            self.server.leave();
+            tokio::time::sleep(self.notice).await;
+        };
         let result = tokio::select! {
-            () = token.cancelled() => Ok(()),
+            () = stop => Ok(()),
             error = self.jobs.failed() => Err(error.context("a background task died")),
             error = self.server.accept() => Err(error.into()),
             Some(error) = accept(self.admin.as_ref()) => Err(error.into()),

@@ -24,6 +24,13 @@ pub const COUNT_CACHE_LIFE: Duration = Duration::from_secs(60);
 pub const MOVED_RETRIES_MAX: usize = 5;
 /// How often an operation or a read loads what is cold before the caller gets 503 or `null`: a second round is rare, a third is a race lost twice.
 pub const COLD_ROUNDS_MAX: usize = 8;
+/// How often a command follows a cluster's redirects, or waits for a slot in motion, before the caller gets 503: one after a
+/// failover, two if the slot moves meanwhile.
+pub const REDIRECTS_MAX: usize = 5;
+/// Pause before a command is sent again some of whose keys have moved and some not: a small slot moves in some ten milliseconds.
+pub const TRY_AGAIN_PAUSE: Duration = Duration::from_millis(20);
+/// Least time between two questions who owns which slots, or who is primary: all that fail at once need one answer.
+pub const TOPOLOGY_PAUSE: Duration = Duration::from_millis(100);
 /// Pause between two looks at a recovering partition.
 pub const RECOVERING_POLL: Duration = Duration::from_millis(100);
 /// Longest total wait of a request for a recovering partition before it gets 503.

@@ -31,7 +31,7 @@ use field::Found;
 use origins::origins;
 use rules::{
     address, boolean, cron, feed, jwt_keys, jwt_secret, key_prefix, kinds, log_filter, log_format,
-    named_keys, range, secret, text, time_zone, url,
+    named_keys, range, redis_url, secret, text, time_zone, url,
 };
 use webhook::{webhook_secrets, webhook_url};
 
@@ -146,10 +146,12 @@ settings! {
         migrate_at_start: bool = boolean().default("true");
         /// Longest shutdown in seconds, final flush included; more if a big slice must still land, less if the supervisor kills sooner.
         shutdown_seconds: u64 = range(1, 3600).default("30");
+        /// For how many milliseconds before a shutdown all is still served and only /readyz says 503; behind a load balancer more than it needs to notice.
+        shutdown_notice_ms: u64 = range(0, 60_000).default("0");
     }
     Redis {
-        /// Where Redis or Valkey is, password included.
-        redis_url: Option<Secret> = url(&["redis", "rediss", "valkey", "valkeys", "unix", "redis+unix", "valkey+unix"]).optional().example("redis://127.0.0.1:6379");
+        /// Where Redis or Valkey is, password included; redis+cluster://HOST:PORT,HOST:PORT or redis+sentinel://HOST:PORT,HOST:PORT/NAME for several, rediss for TLS.
+        redis_url: Option<Secret> = redis_url().optional().example("redis://127.0.0.1:6379");
         /// Number of partitions of the users; a few per master in a Redis Cluster, 1 otherwise; refused if changed before all is flushed.
         partitions: u16 = range(1, 1024).default("1");
         /// First part of all key names; change it if two thumbd share one Redis.

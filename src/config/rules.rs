@@ -88,6 +88,31 @@ pub(super) fn secret(bytes_min: usize, bytes_max: usize) -> Rule<Secret> {
     }
 }
 
+/// The address of Redis.
+pub(super) fn redis_url() -> Rule<Secret> {
+    let schemes = url(&[
+        "redis",
+        "rediss",
+        "redis+cluster",
+        "rediss+cluster",
+        "redis+sentinel",
+        "rediss+sentinel",
+        "valkey",
+        "valkeys",
+        "unix",
+        "redis+unix",
+        "valkey+unix",
+    ]);
+    Rule {
+        secret: true,
+        ..rule(schemes.shape, schemes.allowed, move |text| {
+            let found = (schemes.parse)(text)?;
+            crate::hot::check_url(text)?;
+            Ok(found)
+        })
+    }
+}
+
 /// A URL that may hold a password; only its scheme is looked at here.
 pub(super) fn url(schemes: &'static [&'static str]) -> Rule<Secret> {
     let allowed = format!(

@@ -169,6 +169,8 @@ async fn bounded<T>(
 /// Writes down what was found.
 struct Notes {
     part: Part,
+    /// Which of several servers is looked at; empty where there is one.
+    about: String,
     checks: Vec<Check>,
 }
 
@@ -176,13 +178,23 @@ impl Default for Notes {
     fn default() -> Self {
         Self {
             part: Part::Settings,
+            about: String::new(),
             checks: Vec::new(),
         }
     }
 }
 
 impl Notes {
+    /// What follows is about this server of several.
+    fn about(&mut self, server: &str) {
+        server.clone_into(&mut self.about);
+    }
+
     fn note(&mut self, name: &'static str, status: Status, found: String, fix: Option<String>) {
+        let found = match &*self.about {
+            "" => found,
+            server => format!("{server}: {found}"),
+        };
         self.checks.push(Check {
             part: self.part,
             name,

@@ -27,11 +27,15 @@ pub(super) async fn check(notes: &mut Notes, settings: &Settings) -> Option<(Hot
             return None;
         }
     };
-    notes.ok("reach", format!("{} answers", found.program));
-    server(notes, &found);
-    memory(notes, &found);
-    persistence(notes, &found);
-    replication(notes, &found);
+    for found in &found {
+        notes.about(&found.server.name);
+        notes.ok("reach", format!("{} answers", found.program));
+        server(notes, found);
+        memory(notes, found);
+        persistence(notes, found);
+        replication(notes, found);
+    }
+    notes.about("");
     rights(notes, &hot).await;
     match Beat::take(async || hot.time_us().await).await {
         Ok(beat) => {
@@ -48,6 +52,9 @@ pub(super) async fn check(notes: &mut Notes, settings: &Settings) -> Option<(Hot
 /// What a start refuses.
 fn server(notes: &mut Notes, found: &Inspected) {
     let server = &found.server;
+    if let Some(problem) = server.mode_problem() {
+        notes.fail("mode", problem, "change THUMBD_REDIS_URL");
+    }
     match server.version_problem() {
         Some(problem) => notes.fail("version", problem, "install Redis 7.0 or newer, or Valkey"),
         None => notes.ok("version", found.program.clone()),

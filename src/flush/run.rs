@@ -189,7 +189,8 @@ impl Flusher {
         let mut end = SliceId(0);
         for partition in &partitions {
             let peek = self.hot.peek(*partition).await?;
-            end = end.max(self.end(&peek, upto));
+            // A reset may have sealed one partition behind the others: what it holds up to there must land now, and so must theirs.
+            end = end.max(self.end(&peek, upto)).max(peek.sealed);
         }
         steps::point("flush.upto").await;
         let mut work = Work {
@@ -213,7 +214,8 @@ impl Flusher {
                 } => {
                     work.landed = work.landed.max(done);
                     report.sealed_upto = report.sealed_upto.max(sealed.0);
-                    for slice in live {
+                    // One sealed further since may list slices that are open elsewhere: those would be marked and dropped unread.
+                    for slice in live.into_iter().filter(|slice| *slice <= end) {
                         work.slices.entry(slice).or_default().insert(partition);
                     }
                     work.partitions.insert(partition, over);

@@ -23,6 +23,12 @@ pub enum HotError {
     /// Another slice was open each time: nothing was done.
     #[error("slices moved too often")]
     MovedTooOften,
+    /// A server became another one while its keys were looked through: the look says nothing.
+    #[error("a redis server was restarted or lost its role during a SCAN")]
+    ScanCut,
+    /// The address cannot be used.
+    #[error("redis_url {0}")]
+    Url(String),
     /// The keys are laid out for other settings.
     #[error(
         "the keys in redis are laid out as '{found}', the settings say '{wanted}' (partitions/slice length in ms; '' is retired)"
@@ -47,8 +53,9 @@ impl HotError {
             | Self::Full
             | Self::Refused(_)
             | Self::QueueFull
-            | Self::MovedTooOften => true,
-            Self::Layout { .. } | Self::Protocol(_) => false,
+            | Self::MovedTooOften
+            | Self::ScanCut => true,
+            Self::Url(_) | Self::Layout { .. } | Self::Protocol(_) => false,
         }
     }
 
@@ -83,8 +90,14 @@ impl From<RedisError> for HotError {
                 | ServerErrorKind::ReadOnly
                 | ServerErrorKind::MasterDown
                 | ServerErrorKind::ClusterDown
-                | ServerErrorKind::TryAgain,
+                | ServerErrorKind::TryAgain
+                | ServerErrorKind::Moved
+                | ServerErrorKind::Ask,
             ) => Self::Refused(error),
+            // The slot is moving away while the script looks at a key that it has just removed itself.
+            ErrorKind::Server(ServerErrorKind::ResponseError) if away(&error) => {
+                Self::Refused(error)
+            }
             ErrorKind::Extension => match error.code() {
                 Some("OOM") => Self::Full,
                 Some("BUSY" | "MISCONF" | "NOREPLICAS") => Self::Refused(error),
@@ -97,4 +110,10 @@ impl From<RedisError> for HotError {
             _ => Self::Protocol(error.to_string()),
         }
     }
+}
+
+fn away(error: &RedisError) -> bool {
+    error
+        .detail()
+        .is_some_and(|detail| detail.contains("non local key"))
 }

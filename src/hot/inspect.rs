@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use redis::{IntoConnectionInfo as _, Value};
+use redis::Value;
 
+use super::address::Address;
 use super::reply::{Reply, int, text};
 use super::scripts::RIGHTS;
 use super::server::field;
+use super::wire::Server;
 use super::{Hot, HotError, ServerInfo, keys};
 
 /// How a server is set up, by `INFO` and `CONFIG GET`.
@@ -78,12 +80,20 @@ const COMMANDS: &[&str] = &[
 ];
 
 impl Hot {
-    /// Looks how the server is set up.
-    pub async fn inspect(&self) -> Result<Inspected, HotError> {
-        let info = self.info(&redis::cmd("INFO")).await?;
+    /// Looks how the servers that may hold keys are set up.
+    pub async fn inspect(&self) -> Result<Vec<Inspected>, HotError> {
+        let mut all = Vec::new();
+        for server in self.servers().await? {
+            all.push(self.inspect_one(&server).await?);
+        }
+        Ok(all)
+    }
+
+    async fn inspect_one(&self, of: &Server) -> Result<Inspected, HotError> {
+        let info = self.info(of, &redis::cmd("INFO")).await?;
         let number = |name| field(&info, name).parse().unwrap_or(0);
         let ok = |name| matches!(&*field(&info, name), "ok" | "");
-        let server = ServerInfo::of(&info);
+        let server = self.server_info(of, &info);
         let program = match &*field(&info, "valkey_version") {
             "" => format!("Redis {}", server.version),
             valkey => format!("Valkey {valkey}"),
@@ -95,16 +105,17 @@ impl Hot {
             disk_ok: ok("aof_last_write_status") && ok("rdb_last_bgsave_status"),
             memory: (number("used_memory"), number("maxmemory")),
             replicas: number("connected_slaves"),
-            config: self.config().await?,
+            config: self.config(of).await?,
         })
     }
 
-    async fn config(&self) -> Result<Option<RedisConfig>, HotError> {
+    async fn config(&self, of: &Server) -> Result<Option<RedisConfig>, HotError> {
         let mut command = redis::cmd("CONFIG");
         command
             .arg("GET")
             .arg(&["appendfsync", "save", "min-replicas-to-write"]);
-        let pairs: Vec<Value> = match self.job_command(&command).await {
+        let sent = async { Ok(of.send(&command).await?) };
+        let pairs: Vec<Value> = match self.bounded(10, sent).await {
             Ok(Value::Array(values)) => values,
             Ok(Value::Map(pairs)) => pairs.into_iter().flat_map(|(k, v)| [k, v]).collect(),
             // It is renamed, or not for this user.
@@ -169,10 +180,9 @@ impl Hot {
 
     /// The user that the address names, `default` if none.
     pub fn user(&self) -> String {
-        let info = self.0.options.url.as_str().into_connection_info();
-        let user = info
+        let user = Address::parse(&self.0.options.url)
             .ok()
-            .and_then(|info| Some(info.redis_settings().username()?.to_owned()));
+            .and_then(|address| address.user());
         user.unwrap_or_else(|| "default".to_owned())
     }
 }

@@ -61,6 +61,11 @@ impl Keys {
         self.name(["toggle:", &format!("{user} {target}")])
     }
 
+    /// Written to see whether the server of this partition takes writes; it holds nothing.
+    pub(super) fn probe(&self) -> String {
+        self.name(["probe", ""])
+    }
+
     /// A SCAN pattern for this partition's keys of one type (`slice`, `user`, `count`).
     pub(super) fn pattern(&self, of: &str) -> String {
         // Prefix and partition hold no glob characters; braces are none in Redis.
@@ -95,11 +100,6 @@ pub(super) fn instances(prefix: &str) -> String {
     format!("{prefix}:v1:instances")
 }
 
-/// Written to see whether Redis takes writes; it holds nothing.
-pub(super) fn probe(prefix: &str) -> String {
-    format!("{prefix}:v1:probe")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +127,6 @@ mod tests {
         assert_eq!(feed("thumbd"), "thumbd:v1:feed");
         assert_eq!(feed_told("thumbd"), "thumbd:v1:feed:told");
         assert_eq!(instances("thumbd"), "thumbd:v1:instances");
-        assert_eq!(probe("thumbd"), "thumbd:v1:probe");
+        assert_eq!(keys.probe(), "thumbd:v1:{3}:probe");
     }
 }

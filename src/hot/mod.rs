@@ -2,6 +2,8 @@
 //!
 //! Every method is one atomic script or a read. What they mean together (cold loads, flush, recovery) is decided above.
 
+mod address;
+mod cluster;
 mod error;
 mod feed;
 mod fill;
@@ -14,12 +16,14 @@ mod inspect;
 mod keys;
 mod lease;
 mod limit;
+mod link;
 mod lookup;
 mod partition;
 mod raise;
 mod reply;
 mod scan;
 mod scripts;
+mod sentinel;
 mod server;
 mod thumb;
 mod trouble;
@@ -32,6 +36,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+pub use address::check_url;
 pub use error::HotError;
 pub use fill::{ColdCount, ColdUser};
 pub use heartbeat::Heard;
@@ -41,7 +46,7 @@ use keys::Keys;
 pub use limit::{Limit, Limits};
 pub use lookup::{Looked, State};
 pub use partition::{Peek, Reset, Sealed, TTL_SPREAD, Unpin};
-pub use scan::{Resident, ResidentKey};
+pub use scan::{Resident, ResidentKey, ScanCursor};
 use scripts::Script;
 pub use server::{ServerInfo, Writes};
 pub use thumb::{Answer, Known, Thumb};
@@ -64,7 +69,8 @@ pub struct Moment {
 /// How to reach Redis, and the bounds of its use.
 #[derive(Debug, Clone)]
 pub struct HotOptions {
-    /// `redis://` or `rediss://host:port/db`, or `redis+unix:///path`.
+    /// `redis://` or `rediss://host:port/db`, `redis+unix:///path`, `redis+cluster://host:port,…` or
+    /// `redis+sentinel://host:port,…/name`.
     pub url: String,
     /// First part of all key names.
     pub prefix: String,
@@ -123,9 +129,9 @@ impl Hot {
     /// The same, with limits on what one user may change.
     pub async fn connect_limited(options: HotOptions, limits: Limits) -> Result<Self, HotError> {
         let limits = Arc::new(limits);
-        let requests = Wire::connect(&options, options.response_timeout).await?;
-        let jobs = Wire::connect(&options, options.response_timeout * 10).await?;
         let trouble = Arc::new(Trouble::default());
+        let requests = Wire::connect(&options, options.response_timeout, &trouble).await?;
+        let jobs = Wire::connect(&options, options.response_timeout * 10, &trouble).await?;
         let partitions = (0..options.partitions)
             .map(|partition| {
                 let keys = Keys::new(&options.prefix, partition);

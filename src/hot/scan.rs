@@ -3,6 +3,7 @@
 use redis::Value;
 
 use super::reply::Reply;
+use super::wire::Server;
 use super::{Hot, HotError};
 use crate::domain::{SliceId, Target, UserId};
 use crate::limits::SCAN_PAGE;
@@ -46,37 +47,52 @@ pub enum ResidentKey {
     Count(Target),
 }
 
+/// How far a SCAN of all servers has come. The default is its beginning.
+#[derive(Default)]
+pub struct ScanCursor {
+    /// The server under way, which run of it this is, and its cursor.
+    at: Option<(Server, String, u64)>,
+    /// Servers that come afterwards.
+    left: Vec<Server>,
+    begun: bool,
+    ended: bool,
+}
+
+impl ScanCursor {
+    /// Whether all has been seen.
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+}
+
 impl Hot {
     /// All slices of a partition that are there, listed or not.
     pub async fn slices_found(&self, partition: u16) -> Result<Vec<SliceId>, HotError> {
         let mut found = Vec::new();
-        let mut cursor = 0;
-        loop {
-            let (next, names) = self.scan_page(partition, "slice", cursor).await?;
+        let mut cursor = ScanCursor::default();
+        while !cursor.ended() {
+            let names = self.scan_page(partition, "slice", &mut cursor).await?;
             found.extend(names.iter().filter_map(|id| id.parse().ok().map(SliceId)));
-            cursor = next;
-            if cursor == 0 {
-                found.sort_unstable();
-                found.dedup();
-                return Ok(found);
-            }
         }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
     }
 
-    /// One page of the residents of the current generation: the cursor to go on with (0: the end), and who was there. One may come twice.
+    /// One page of the residents of the current generation. One may come twice.
     pub async fn residents_page(
         &self,
         partition: u16,
         users: bool,
-        cursor: u64,
-    ) -> Result<(u64, Vec<Resident>), HotError> {
-        let (next, found) = self.resident_keys_page(partition, users, cursor).await?;
+        cursor: &mut ScanCursor,
+    ) -> Result<Vec<Resident>, HotError> {
+        let found = self.resident_keys_page(partition, users, cursor).await?;
         let generation = self.peek(partition).await?.generation.unwrap_or_default();
         let mut residents = Vec::with_capacity(found.len());
         for key in found {
             residents.extend(self.resident(partition, &key, &generation).await?);
         }
-        Ok((next, residents))
+        Ok(residents)
     }
 
     /// One page of the names of users or counts, of whatever generation. One may come twice.
@@ -84,10 +100,10 @@ impl Hot {
         &self,
         partition: u16,
         users: bool,
-        cursor: u64,
-    ) -> Result<(u64, Vec<ResidentKey>), HotError> {
+        cursor: &mut ScanCursor,
+    ) -> Result<Vec<ResidentKey>, HotError> {
         let of = if users { "user" } else { "count" };
-        let (next, names) = self.scan_page(partition, of, cursor).await?;
+        let names = self.scan_page(partition, of, cursor).await?;
         let key = |name: String| {
             if users {
                 UserId::parse(name).ok().map(ResidentKey::User)
@@ -95,7 +111,7 @@ impl Hot {
                 Target::parse(&name).ok().map(ResidentKey::Count)
             }
         };
-        Ok((next, names.into_iter().filter_map(key).collect()))
+        Ok(names.into_iter().filter_map(key).collect())
     }
 
     /// What stands under a name, if it is resident in this generation.
@@ -121,22 +137,31 @@ impl Hot {
         })
     }
 
-    /// Names behind the type, of the keys of one type.
+    /// Names behind the type, of the keys of one type, from the next page of one server after the other: while the slot of a
+    /// partition moves, its keys lie on two. A server that cannot be asked is an error, and no end.
     async fn scan_page(
         &self,
         partition: u16,
         of: &str,
-        cursor: u64,
-    ) -> Result<(u64, Vec<String>), HotError> {
+        cursor: &mut ScanCursor,
+    ) -> Result<Vec<String>, HotError> {
+        if !cursor.begun {
+            cursor.left = self.servers().await?;
+            cursor.at = self.scan_next(cursor).await?;
+            cursor.begun = true;
+        }
+        // After an error there is no going on: a part would pass for the whole.
+        let (server, run, at) = cursor.at.take().ok_or(HotError::ScanCut)?;
         let keys = self.keys(partition);
         let mut command = redis::cmd("SCAN");
         command
-            .arg(cursor)
+            .arg(at)
             .arg("MATCH")
             .arg(keys.pattern(of))
             .arg("COUNT")
             .arg(SCAN_PAGE);
-        let mut reply = Reply::new(self.job_command(&command).await?)?;
+        let page = self.bounded(10, async { Ok(server.send(&command).await?) });
+        let mut reply = Reply::new(page.await?)?;
         let next = reply
             .text()?
             .parse()
@@ -146,7 +171,29 @@ impl Hot {
         while names.left() > 0 {
             found.extend(keys.rest(of, &names.text()?).map(str::to_owned));
         }
-        Ok((next, found))
+        if next != 0 {
+            cursor.at = Some((server, run, next));
+            return Ok(found);
+        }
+        // Another run has another order: its cursor would have left keys out. And a replica may have less.
+        let (now, role) = self.run_of(&server).await?;
+        if now != run || role != "master" {
+            return Err(HotError::ScanCut);
+        }
+        cursor.at = self.scan_next(cursor).await?;
+        cursor.ended = cursor.at.is_none();
+        Ok(found)
+    }
+
+    async fn scan_next(
+        &self,
+        cursor: &mut ScanCursor,
+    ) -> Result<Option<(Server, String, u64)>, HotError> {
+        let Some(server) = cursor.left.pop() else {
+            return Ok(None);
+        };
+        let run = self.run_of(&server).await?.0;
+        Ok(Some((server, run, 0)))
     }
 }
 

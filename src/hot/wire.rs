@@ -1,26 +1,33 @@
-//! A connection to Redis that is left for a new one when it breaks, and also when it only hangs.
-//!
-//! The client notices a connection that was closed. One whose peer went away without a word (a firewall that forgot it, a server
-//! that moved) looks open for ever, and each call on it ends in its time limit. So the first call that does leaves it.
+//! The way to Redis, whatever stands behind it: one server, a cluster, or a primary that sentinels watch.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::io::tcp::TcpSettings;
-use redis::{Client, Cmd, IntoConnectionInfo as _, RedisResult, Value};
+use redis::{Cmd, RedisError, RedisResult, Value};
 
+use super::address::Address;
+use super::cluster::{Cluster, Node};
+use super::link::{Link, Waits};
+use super::sentinel::Watched;
+use super::trouble::Trouble;
 use super::{HotError, HotOptions};
 
-/// Clones share the connection.
+/// Clones share the connections.
 #[derive(Clone)]
-pub(super) struct Wire(Arc<Inner>);
+pub(super) enum Wire {
+    One(Link),
+    Cluster(Cluster),
+    Watched(Watched),
+}
 
-struct Inner {
-    client: Client,
-    config: ConnectionManagerConfig,
-    /// The connection of now, and how many there were before it.
-    now: Mutex<(u64, ConnectionManager)>,
+/// One server that keys may lie on.
+#[derive(Clone)]
+pub(super) enum Server {
+    /// The only one there is.
+    Only(Wire),
+    /// A master of a cluster.
+    Master(Arc<Node>),
 }
 
 impl Wire {
@@ -28,63 +35,103 @@ impl Wire {
     pub(super) async fn connect(
         options: &HotOptions,
         response_timeout: Duration,
+        trouble: &Arc<Trouble>,
     ) -> Result<Self, HotError> {
-        let info = options.url.as_str().into_connection_info()?;
-        // Several calls fly at once: without NODELAY the second waits for the reply to the first. What is not acknowledged in time
-        // is not sent again later either.
-        let tcp = TcpSettings::default().set_nodelay(true);
-        #[cfg(target_os = "linux")]
-        let tcp = tcp.set_user_timeout(response_timeout);
-        let client = Client::open(info.set_tcp_settings(tcp))?;
-        // No retries inside: while Redis is down each request asks anew and is told at once.
-        let config = ConnectionManagerConfig::new()
-            .set_number_of_retries(0)
-            .set_connection_timeout(Some(options.connect_timeout))
-            .set_response_timeout(Some(response_timeout));
-        let connecting = ConnectionManager::new_with_config(client.clone(), config.clone());
-        match tokio::time::timeout(options.connect_timeout * 2, connecting).await {
-            Ok(Ok(connection)) => Ok(Self(Arc::new(Inner {
-                client,
-                config,
-                now: Mutex::new((0, connection)),
-            }))),
-            Ok(Err(error)) => Err(match HotError::from(error) {
-                // Nothing was sent yet.
-                HotError::Unknown(Some(error)) => HotError::Unreachable(error),
-                other => other,
-            }),
-            Err(_) => Err(HotError::Unknown(None)),
-        }
+        let waits = Waits {
+            connect: options.connect_timeout,
+            response: response_timeout,
+        };
+        let trouble = Arc::clone(trouble);
+        Ok(match Address::parse(&options.url).map_err(HotError::Url)? {
+            Address::One(info) => Self::One(Link::connect(info, waits).await?),
+            Address::Cluster(seeds) => {
+                let cluster = Cluster::connect(&seeds, waits, trouble).await;
+                Self::Cluster(cluster.map_err(at_start)?)
+            }
+            Address::Watched {
+                sentinels,
+                name,
+                server,
+            } => {
+                let watched = Watched::connect(sentinels, name, server, waits, trouble).await;
+                Self::Watched(watched.map_err(at_start)?)
+            }
+        })
     }
 
-    /// Sends a command. An error that the server answers is an error here too.
+    /// Sends a command to whoever has its key. An error that the server answers is an error here too.
     pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        let (number, mut connection) = self.now();
-        let result = connection.send_packed_command(command).await;
-        if result.as_ref().is_err_and(redis::RedisError::is_timeout) {
-            self.leave(number);
-        }
-        match result {
-            Ok(Value::ServerError(error)) => Err(error.into()),
-            other => other,
+        // Boxed, or the future of every call would have room for the longest way, on one server too.
+        match self {
+            Self::One(link) => link.send(command).await,
+            Self::Cluster(cluster) => Box::pin(cluster.send(command)).await,
+            Self::Watched(watched) => Box::pin(watched.send(command)).await,
         }
     }
 
-    fn now(&self) -> (u64, ConnectionManager) {
-        let now = self.0.now.lock().unwrap_or_else(PoisonError::into_inner);
-        now.clone()
+    /// All servers that may hold keys, as they are now.
+    pub(super) async fn servers(&self) -> RedisResult<Vec<Server>> {
+        Ok(match self {
+            Self::One(_) => vec![Server::Only(self.clone())],
+            Self::Cluster(cluster) => {
+                let masters = Box::pin(cluster.masters()).await?;
+                masters.into_iter().map(Server::Master).collect()
+            }
+            Self::Watched(watched) => {
+                Box::pin(watched.look()).await;
+                vec![Server::Only(self.clone())]
+            }
+        })
     }
 
-    /// Lets the next call connect anew, unless somebody has done that already.
-    fn leave(&self, number: u64) {
-        let mut now = self.0.now.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.0 == number
-            && let Ok(next) = ConnectionManager::new_lazy_with_config(
-                self.0.client.clone(),
-                self.0.config.clone(),
-            )
-        {
-            *now = (number + 1, next);
+    /// Of some keys, one per server that has any.
+    pub(super) fn spread(&self, keys: impl IntoIterator<Item = String>) -> Vec<String> {
+        let mut seen = HashSet::new();
+        let mut keys = keys.into_iter();
+        match self {
+            Self::Cluster(cluster) => keys
+                .filter(|key| seen.insert(cluster.owner_name(key.as_bytes())))
+                .collect(),
+            _ => keys.next().into_iter().collect(),
+        }
+    }
+
+    /// What `INFO` must call the mode of a server behind this.
+    pub(super) fn mode(&self) -> &'static str {
+        match self {
+            Self::Cluster(_) => "cluster",
+            _ => "standalone",
+        }
+    }
+}
+
+/// Nothing of anybody's was sent yet.
+fn at_start(error: RedisError) -> HotError {
+    if error.detail().is_some_and(|text| text.contains(NO_CLUSTER)) {
+        return HotError::Url("names a cluster, but the server is in no cluster".to_owned());
+    }
+    match HotError::from(error) {
+        HotError::Unknown(Some(error)) => HotError::Unreachable(error),
+        other => other,
+    }
+}
+
+/// How a server answers that is none of a cluster.
+const NO_CLUSTER: &str = "cluster support disabled";
+
+impl Server {
+    /// `host:port` of a master of a cluster, else empty.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Only(_) => "",
+            Self::Master(node) => &node.name,
+        }
+    }
+
+    pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+        match self {
+            Self::Only(wire) => wire.send(command).await,
+            Self::Master(node) => node.link.send(command).await,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -49,6 +50,11 @@ impl Front {
     }
 
     /// Batches that go on although their clients may be gone.
+    /// The process is about to stop: readiness says so.
+    pub(super) fn leave(&self) {
+        self.shared.leaving.store(true, Ordering::Relaxed);
+    }
+
     pub(super) fn batches(&self) -> &TaskTracker {
         &self.shared.batches
     }

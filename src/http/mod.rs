@@ -160,6 +160,7 @@ pub fn fronts(
         request_timeout: Duration::from_millis(settings.request_timeout_ms),
         admission: Arc::new(Admission::new(settings.operations_in_flight_max)),
         batches: Default::default(),
+        leaving: Default::default(),
     });
     let front = |wanted: fn(&str) -> bool| {
         let routes = routes(settings.body_bytes_max).into_iter();

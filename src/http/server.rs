@@ -135,6 +135,11 @@ impl Server {
         }
     }
 
+    /// Has the process, at all of its addresses, say that it is not ready any more; nothing else changes.
+    pub fn leave(&self) {
+        self.front.leave();
+    }
+
     /// Stops listening, closes idle connections, waits for requests and batches at most `limit`, then cuts.
     pub async fn drain(self, limit: Duration) -> Drained {
         drop(self.listener);

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
 use utoipa::ToSchema;
@@ -35,6 +36,8 @@ pub(super) struct Shared {
     pub(super) admission: Arc<Admission>,
     /// Batches under way: they outlive a client that hangs up.
     pub(super) batches: TaskTracker,
+    /// Whether the process is about to stop.
+    pub(super) leaving: AtomicBool,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -83,7 +86,7 @@ impl From<Result<(), String>> for Dependency {
 
 /// `GET /readyz`: 503 if Redis does not answer. If it takes no writes reads go on, without the database likes of resident users
 /// go on, and a flush that fails costs nothing yet: taking every instance out of rotation would turn a partial outage into a whole
-/// one. That is 200 and `degraded`.
+/// one. That is 200 and `degraded`. A process that is about to stop answers 503, so that nobody is sent to it any more.
 pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let health = shared.service.health().await;
     let answers = health.redis.is_ok();
@@ -97,7 +100,9 @@ pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
         health: Dependency::from(problem.map_or(Ok(()), Err)),
         lag_ms,
     };
-    let (status, word) = if !answers {
+    let (status, word) = if shared.leaving.load(Ordering::Relaxed) {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping")
+    } else if !answers {
         (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
     } else if redis.ok && database.ok && flush.health.ok {
         (StatusCode::OK, "ready")

@@ -20,13 +20,17 @@ pub(super) async fn watch(service: Service, desk: Arc<Desk>) {
 async fn recheck(service: &Service) {
     // The connection of requests notices that it is dead by its next call: that need not be somebody's like.
     let _ = service.hot().writes().await;
-    for partition in 0..service.hot().partitions() {
-        loop {
+    let mut left: Vec<u16> = (0..service.hot().partitions()).collect();
+    while !left.is_empty() {
+        let mut failed = Vec::new();
+        for partition in left {
             tokio::time::sleep(RECHECK_PAUSE).await;
-            match service.check(partition).await {
-                Ok(_) => break,
-                Err(error) => tracing::debug!(partition, %error, "not checked yet"),
+            // Others need not wait until the server of this one is back.
+            if let Err(error) = service.check(partition).await {
+                tracing::debug!(partition, %error, "not checked yet");
+                failed.push(partition);
             }
         }
+        left = failed;
     }
 }

@@ -115,7 +115,10 @@ async fn read(ledger: &Ledger) -> Result<Tables, LedgerError> {
     Ok(Tables {
         most_liked,
         compensations: runs.into_iter().map(Compensation::read).collect(),
-        compensated_at: ledger.job_last_done(COMPENSATE).await?,
+        compensated_at: ledger
+            .job_last_done(COMPENSATE)
+            .await?
+            .map(|run| run.planned_at),
         quarantine: Some(ledger.quarantine_count().await?),
         feed: Some(ledger.feed_status().await?),
     })

@@ -144,8 +144,12 @@ impl From<HotError> for ServiceError {
                 Self::RedisUnavailable { retry_after }
             }
             HotError::Full => Self::RedisFull { retry_after },
-            HotError::QueueFull | HotError::MovedTooOften => Self::Busy { retry_after },
-            HotError::Layout { .. } | HotError::Protocol(_) => Self::Internal(error.to_string()),
+            HotError::QueueFull | HotError::MovedTooOften | HotError::ScanCut => {
+                Self::Busy { retry_after }
+            }
+            HotError::Url(_) | HotError::Layout { .. } | HotError::Protocol(_) => {
+                Self::Internal(error.to_string())
+            }
         }
     }
 }

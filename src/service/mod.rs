@@ -66,9 +66,10 @@ impl Service {
     pub async fn build(settings: &Settings) -> anyhow::Result<Self> {
         let ledger = connect_ledger(settings)?;
         let hot = connect_hot(settings).await?;
-        let info = hot.server_info().await.context("redis")?;
-        if let Some(problem) = info.problem() {
-            anyhow::bail!("redis cannot be used: {problem}");
+        for info in hot.server_infos().await.context("redis")? {
+            if let Some(problem) = info.problem() {
+                anyhow::bail!("redis cannot be used: {problem}");
+            }
         }
         ledger.mirrors_check().await?;
         ledger

@@ -12,7 +12,7 @@ use futures_util::future::try_join_all;
 use super::compare::compare;
 use super::unflushed::Unflushed;
 use super::{Difference, Place, Progress, Report, VerifyError};
-use crate::hot::{Hot, HotError, Resident, ResidentKey};
+use crate::hot::{Hot, HotError, Resident, ResidentKey, ScanCursor};
 use crate::ledger::Ledger;
 use crate::limits::COLD_KEYS_PER_QUERY_MAX;
 
@@ -68,11 +68,11 @@ impl Walk<'_> {
             });
         }
         for (users, keys_max) in [(true, USERS_MAX), (false, COUNTS_MAX)] {
-            let mut cursor = 0;
-            loop {
-                let (next, keys) = self
+            let mut cursor = ScanCursor::default();
+            while !cursor.ended() {
+                let keys = self
                     .hot
-                    .resident_keys_page(self.partition, users, cursor)
+                    .resident_keys_page(self.partition, users, &mut cursor)
                     .await?;
                 for keys in keys.chunks(keys_max) {
                     let seen = self.some(keys, &generation, &mut unflushed, report).await?;
@@ -85,10 +85,6 @@ impl Walk<'_> {
                         partition: self.partition,
                         seen: report.users + report.counts,
                     });
-                }
-                cursor = next;
-                if cursor == 0 {
-                    break;
                 }
             }
         }

@@ -67,6 +67,12 @@ pub(crate) fn redis_options(dir: impl Into<PathBuf>) -> RedisOptions {
     }
 }
 
+/// The server program, which can be a sentinel too.
+pub(crate) fn redis_program() -> PathBuf {
+    let chosen = env::var_os("THUMBD_TEST_REDIS");
+    chosen.map_or_else(|| "redis-server".into(), PathBuf::from)
+}
+
 /// Options of a SQL server that a test starts itself: it survives its own crash, not the machine's.
 /// `THUMBD_TEST_MYSQLD` chooses another program.
 pub(crate) fn sql_options(dir: impl Into<PathBuf>) -> SqlOptions {

@@ -40,9 +40,13 @@ pub(crate) async fn settings(partitions: u16) -> Settings {
     }
 }
 
-/// A connection that knows no thumbd.
+/// A connection that knows no thumbd; of several servers, to the first that is named.
 pub(crate) async fn raw_redis(settings: &Settings) -> MultiplexedConnection {
     let url = settings.redis_url.as_ref().unwrap().expose();
+    let url = match url.split_once("+cluster").or(url.split_once("+sentinel")) {
+        Some((scheme, list)) => format!("{scheme}{}", list.split(',').next().unwrap()),
+        None => url.to_owned(),
+    };
     let client = redis::Client::open(url).unwrap();
     client.get_multiplexed_async_connection().await.unwrap()
 }

@@ -25,7 +25,7 @@ const NOBODY: &str = "127.0.0.1:1";
 const SOON: Duration = Duration::from_secs(30);
 
 /// The one line of a start that is refused.
-async fn refused(env: &TestEnv) -> String {
+pub(crate) async fn refused(env: &TestEnv) -> String {
     let begun = Instant::now();
     let (status, lines) = Serve::spawn(env, &[]).ended().await;
     assert_eq!(status.code(), Some(1), "{lines:#?}");
@@ -43,7 +43,7 @@ async fn refused(env: &TestEnv) -> String {
     line
 }
 
-fn says(line: &str, words: &[&str]) {
+pub(crate) fn says(line: &str, words: &[&str]) {
     for words in words {
         assert!(line.contains(words), "'{words}' is missing: {line}");
     }

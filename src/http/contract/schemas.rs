@@ -88,7 +88,7 @@ pub(crate) fn residence() -> Object {
 pub(crate) fn readiness() -> Object {
     ObjectBuilder::new()
         .schema_type(Type::String)
-        .enum_values(Some(["ready", "degraded", "unavailable"]))
+        .enum_values(Some(["ready", "degraded", "unavailable", "stopping"]))
         .build()
 }
 

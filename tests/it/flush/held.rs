@@ -2,6 +2,7 @@
 
 use thumbd::config::Settings;
 use thumbd::flush::{FlushError, Flusher, Upto};
+use thumbd::service::distrust;
 use thumbd::steps::gated;
 
 use super::Hold;
@@ -165,4 +166,30 @@ async fn two_flushers_at_once_land_everything_once() {
         t.check().await;
         assert_eq!(t.look("u1", "blog:1").await, (Some(false), Some(0)));
     }
+}
+
+/// The same while a run is about to seal: what one partition has sealed beyond it waits for the next run.
+#[tokio::test]
+async fn a_partition_that_is_sealed_further_during_a_run_waits_for_the_next() {
+    let t = Stand::on(Settings {
+        slice_seconds: 3600,
+        ..settings(3).await
+    })
+    .await;
+    let users: Vec<String> = (0..12).map(|n| format!("u{n}")).collect();
+    for user in &users {
+        t.like(user, "blog:1").await.unwrap();
+    }
+    let hold = Hold::at("flush.upto");
+    let run = gated(hold.clone(), t.flusher.run(|| Upto::PreviousWindow));
+    let meanwhile = async {
+        hold.reached.notified().await;
+        distrust(&t.hot, &t.ledger, 0).await.unwrap();
+        hold.go_on.notify_one();
+    };
+    let (run, ()) = tokio::join!(run, meanwhile);
+    assert_eq!(run.unwrap().entries, 0);
+    assert_eq!(t.flush().await.entries, 12);
+    t.check().await;
+    assert_eq!(t.look("u1", "blog:1").await, (Some(true), Some(12)));
 }

@@ -2,6 +2,7 @@
 
 use thumbd::config::Settings;
 use thumbd::flush::Upto;
+use thumbd::service::distrust;
 
 use crate::stand::{Stand, outcome, settings};
 
@@ -175,5 +176,42 @@ async fn the_compensator_lands_what_is_not_listed() {
         let again = t.flusher.compensate(|| Upto::Now).await.unwrap();
         assert_eq!((again.slices_found, again.slices_adopted), (0, 0));
         t.check().await;
+    }
+}
+
+/// A slice that one partition has sealed is open in the others: it must not be taken for landed there.
+#[tokio::test]
+async fn a_partition_that_is_sealed_further_takes_nothing_from_the_others() {
+    for reset in [false, true] {
+        let t = Stand::on(Settings {
+            // What is open stays open until it is sealed here.
+            slice_seconds: 3600,
+            ..settings(3).await
+        })
+        .await;
+        let users: Vec<String> = (0..12).map(|n| format!("u{n}")).collect();
+        for user in &users {
+            t.like(user, "blog:1").await.unwrap();
+        }
+        if reset {
+            // As if it had been found damaged.
+            distrust(&t.hot, &t.ledger, 0).await.unwrap();
+        } else {
+            // A run that sealed up to now died behind the first partition.
+            t.seal_only(0).await;
+        }
+        let others = [t.peek(1).await.generation, t.peek(2).await.generation];
+        let run = t.flusher.run(|| Upto::PreviousWindow).await.unwrap();
+        assert_eq!(run.entries, 12);
+        for user in &users {
+            assert_eq!(t.look(user, "blog:1").await, (Some(true), Some(12)));
+        }
+        t.check().await;
+        assert_eq!(
+            t.number("SELECT SUM(thumbed = 1) DIV 1 FROM thumb").await,
+            12
+        );
+        let after = [t.peek(1).await.generation, t.peek(2).await.generation];
+        assert_eq!(after, others, "they were not damaged");
     }
 }

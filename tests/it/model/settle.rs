@@ -3,7 +3,7 @@
 use thumbd::domain::SliceId;
 use thumbd::domain::partition_of;
 use thumbd::flush::Upto;
-use thumbd::hot::Resident;
+use thumbd::hot::{Resident, ScanCursor};
 
 use super::schedule::Run;
 use super::world::Instance;
@@ -64,16 +64,12 @@ impl Run<'_> {
         let found = instance.hot.slices_found(partition).await.unwrap();
         assert!(found.is_empty(), "SLICES NOT LISTED: {found:?}");
         for users in [true, false] {
-            let mut cursor = 0;
-            loop {
-                let page = instance.hot.residents_page(partition, users, cursor);
-                let (next, residents) = page.await.unwrap();
+            let mut cursor = ScanCursor::default();
+            while !cursor.ended() {
+                let page = instance.hot.residents_page(partition, users, &mut cursor);
+                let residents = page.await.unwrap();
                 for resident in residents {
                     self.check_resident(partition, resident);
-                }
-                cursor = next;
-                if cursor == 0 {
-                    break;
                 }
             }
         }
