@@ -42,7 +42,7 @@ pub struct RedisConfig {
 }
 
 /// Commands that thumbd sends, or its scripts call, with the words behind them: M, L and F are a key of a partition, of a lease and
-/// of the feed.
+/// of the feed; I is that of the instances.
 const COMMANDS: &[&str] = &[
     "DEL M",
     "EVAL x 1 M",
@@ -62,6 +62,8 @@ const COMMANDS: &[&str] = &[
     "MGET M",
     "MSET M v",
     "PERSIST M",
+    "PEXPIRE I 1",
+    "PING",
     "RENAME M M",
     "SCAN 0",
     "SET L v",
@@ -78,6 +80,9 @@ const COMMANDS: &[&str] = &[
     "ZREM M m",
     "ZSCORE M m",
 ];
+/// What a client of a cluster, and one of sentinels, sends beside these.
+const COMMANDS_CLUSTER: &[&str] = &["CLUSTER SLOTS"];
+const COMMANDS_WATCHED: &[&str] = &["ROLE"];
 
 impl Hot {
     /// Looks how the servers that may hold keys are set up.
@@ -140,8 +145,15 @@ impl Hot {
         let prefix = &self.0.options.prefix;
         let (of_partition, lease) = (self.keys(0).meta(), keys::lease(prefix, "flush"));
         let feed = keys::feed(prefix);
+        let instances = keys::instances(prefix);
+        let further = match Address::parse(&self.0.options.url) {
+            Ok(Address::Cluster(_)) => COMMANDS_CLUSTER,
+            Ok(Address::Watched { .. }) => COMMANDS_WATCHED,
+            _ => &[],
+        };
+        let commands: Vec<&'static str> = COMMANDS.iter().chain(further).copied().collect();
         let mut call = RIGHTS.call(0);
-        for command in COMMANDS {
+        for command in &commands {
             let words: Vec<&str> = command.split(' ').collect();
             call.arg(words.len());
             for word in words {
@@ -149,6 +161,7 @@ impl Hot {
                     "M" => &of_partition,
                     "L" => &lease,
                     "F" => &feed,
+                    "I" => &instances,
                     other => other,
                 });
             }
@@ -159,7 +172,7 @@ impl Hot {
             let place = int(&reply.next()?)?;
             let command = usize::try_from(place - 1)
                 .ok()
-                .and_then(|at| COMMANDS.get(at));
+                .and_then(|at| commands.get(at));
             let name = command.and_then(|command| command.split(' ').next());
             refused.extend(name);
         }
@@ -214,11 +227,10 @@ mod tests {
             // Spelt so that it does not find itself.
             used.extend(behind(concat!("redis::", "cmd(\""), text));
         }
-        // Only the doctor's, which goes without.
-        assert!(used.remove("CONFIG"));
-        let known = COMMANDS
-            .iter()
-            .filter_map(|command| command.split(' ').next());
+        // Only the doctor's, which goes without; and what is asked of sentinels.
+        assert!(used.remove("CONFIG") && used.remove("SENTINEL"));
+        let known = [COMMANDS, COMMANDS_CLUSTER, COMMANDS_WATCHED].concat();
+        let known = known.iter().filter_map(|command| command.split(' ').next());
         assert_eq!(used, known.collect());
     }
 }
