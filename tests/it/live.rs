@@ -168,7 +168,7 @@ async fn the_stores_are_asked_only_while_somebody_looks() {
     let app = TestApp::start().await;
     let settings = crate::app::settings(&app.env);
     let redis = raw_redis(&settings).await;
-    let probe = format!("{}:v1:probe", app.env.key_prefix);
+    let probe = format!("{}:v1:{{0}}:probe", app.env.key_prefix);
     let probed = async || command::<bool>(&redis, &["EXISTS", &probe]).await;
     let events = Events::open(&app).await;
     until("Redis is asked", async || probed().await).await;
