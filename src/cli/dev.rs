@@ -91,8 +91,9 @@ async fn run_app(settings: &Settings, data: &Path, token: CancellationToken) -> 
     // As it was called, so that the lines work where they are pasted.
     let program = std::env::args().next().unwrap_or_else(|| "thumbd".into());
     // Whoever closed the pipe does not want to read it.
-    let _ = std::io::stdout()
-        .write_all(dev_text::welcome(settings, app.address(), &config, &program).as_bytes());
+    let addresses = (app.address(), app.admin_address());
+    let text = dev_text::welcome(settings, addresses, &config, &program);
+    let _ = std::io::stdout().write_all(text.as_bytes());
     app.run_until_stopped(token).await
 }
 

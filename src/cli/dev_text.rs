@@ -38,10 +38,11 @@ pub(super) fn config(settings: &Settings) -> anyhow::Result<String> {
 /// The address, and one line for everything that one wants to try first.
 pub(super) fn welcome(
     settings: &Settings,
-    address: SocketAddr,
+    (address, admin_address): (SocketAddr, Option<SocketAddr>),
     config: &Path,
     program: &str,
 ) -> String {
+    let inner = admin_address.unwrap_or(address);
     let key = header(&settings.service_key, "THUMBD_SERVICE_KEY");
     let admin = header(&settings.admin_token, "THUMBD_ADMIN_TOKEN");
     let kind = settings.kinds.names().and_then(|mut names| names.next());
@@ -54,10 +55,10 @@ pub(super) fn welcome(
          like          curl -X PUT {user} {like}\n\
          unlike        curl -X DELETE {user} {like}\n\
          read          curl {user} {like}\n\
-         flush         curl -X POST{admin} http://{address}/admin/v1/flushes\n\
-         compensation  curl -X POST{admin} http://{address}/admin/v1/compensations\n\
+         flush         curl -X POST{admin} http://{inner}/admin/v1/flushes\n\
+         compensation  curl -X POST{admin} http://{inner}/admin/v1/compensations\n\
          check         {program} verify --config '{config}'\n\
-         watch         http://{address}/ui\n"
+         watch         http://{inner}/ui\n"
     );
     if let Some(socket) = socket(settings) {
         let _ = writeln!(
@@ -122,14 +123,29 @@ mod tests {
     fn the_welcome_can_be_pasted_and_holds_no_key() {
         let address = SocketAddr::from(([127, 0, 0, 1], 7468));
         let path = Path::new(".thumbd/thumbd.toml");
-        insta::assert_snapshot!("open", welcome(&settings(), address, path, "thumbd"));
+        insta::assert_snapshot!(
+            "open",
+            welcome(&settings(), (address, None), path, "thumbd")
+        );
         let settings = Settings {
             service_key: Some(Secret::new("service-key")),
             admin_token: Some(Secret::new("admin-token")),
             ..settings()
         };
-        let text = welcome(&settings, address, path, "thumbd");
+        let text = welcome(&settings, (address, None), path, "thumbd");
         assert!(!text.contains("service-key") && !text.contains("admin-token"));
         insta::assert_snapshot!("with_keys", text);
+        let inner = SocketAddr::from(([127, 0, 0, 1], 7469));
+        let text = welcome(&settings, (address, Some(inner)), path, "thumbd");
+        for (path, at) in [
+            ("/v1/likes", 7468),
+            ("/admin/v1/flushes", 7469),
+            ("/ui", 7469),
+        ] {
+            assert!(
+                text.contains(&format!("http://127.0.0.1:{at}{path}")),
+                "{text}"
+            );
+        }
     }
 }

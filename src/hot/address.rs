@@ -4,6 +4,8 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _};
 
 /// Where sentinels listen if nothing else is said.
 const SENTINEL_PORT: u16 = 26_379;
+/// What a URL says behind a question mark to open the sentinels, percent-encoded; the primary's user stands where it always does.
+const SENTINEL_PASSWORD: &str = "sentinel_password=";
 
 /// What `redis_url` names.
 #[derive(Debug, Clone)]
@@ -46,7 +48,11 @@ impl Address {
                 Ok(Self::Cluster(seeds?))
             }
             "sentinel" => {
-                let parts = Parts::of(scheme, rest);
+                let (rest, password) = without(rest, SENTINEL_PASSWORD);
+                if password.is_some_and(str::is_empty) {
+                    return Err("has an empty sentinel_password".to_owned());
+                }
+                let parts = Parts::of(scheme, &rest);
                 let mut path = parts.path.trim_start_matches('/').splitn(2, '/');
                 let name = path.next().unwrap_or("").to_owned();
                 if name.is_empty() {
@@ -55,8 +61,9 @@ impl Address {
                 let database = path.next().unwrap_or("");
                 let server = parts.info("primary", &format!("/{database}"))?;
                 // What opens the primary need not open a sentinel, and those ask for nothing as a rule.
+                let user = password.map(|password| format!(":{password}"));
                 let open = Parts {
-                    user: None,
+                    user: user.as_deref(),
                     ..parts
                 };
                 let sentinels: Result<_, _> = open
@@ -161,6 +168,20 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// Takes a parameter out of what stands behind the question mark.
+fn without<'a>(rest: &'a str, parameter: &str) -> (String, Option<&'a str>) {
+    let Some((before, query)) = rest.split_once('?') else {
+        return (rest.to_owned(), None);
+    };
+    let (taken, others): (Vec<&str>, Vec<&str>) = query
+        .split('&')
+        .partition(|pair| pair.starts_with(parameter));
+    let value = taken.first().map(|pair| &pair[parameter.len()..]);
+    let others = others.join("&");
+    let mark = if others.is_empty() { "" } else { "?" };
+    (format!("{before}{mark}{others}"), value)
+}
+
 fn with_port(host: &str) -> String {
     let port = host.rsplit_once(':').map(|(_, port)| port);
     if port.is_some_and(|port| port.parse::<u16>().is_ok()) {
@@ -215,6 +236,31 @@ mod tests {
     }
 
     #[test]
+    fn sentinels_have_a_password_of_their_own() {
+        let url = "rediss+sentinel://u:p@a,b/main?protocol=resp3&sentinel_password=s%2Fp";
+        let Address::Watched {
+            sentinels, server, ..
+        } = Address::parse(url).unwrap()
+        else {
+            panic!("no sentinels")
+        };
+        for sentinel in &sentinels {
+            let settings = sentinel.redis_settings();
+            assert_eq!(
+                (settings.username(), settings.password()),
+                (None, Some("s/p"))
+            );
+            assert!(matches!(sentinel.addr(), ConnectionAddr::TcpTls { .. }));
+        }
+        let settings = server.redis_settings();
+        assert_eq!(
+            (settings.username(), settings.password()),
+            (Some("u"), Some("p"))
+        );
+        assert_eq!(settings.protocol(), redis::ProtocolVersion::RESP3);
+    }
+
+    #[test]
     fn what_cannot_be_used_is_refused_without_its_password() {
         for url in [
             "redis://:hunter2@a:1,b:2",
@@ -224,6 +270,8 @@ mod tests {
             "redis+sentinel://:hunter2@a:1",
             "redis+sentinel://:hunter2@a:1/main/x",
             "redis+sentinel://:hunter2@/main",
+            "redis+sentinel://:hunter2@a/main?sentinel_password=",
+            "redis+sentinel://a/main?sentinel_password=hunter2/",
         ] {
             let problem = check_url(url).unwrap_err();
             assert!(!problem.contains("hunter2"), "{url}: {problem}");

@@ -97,7 +97,7 @@ impl Watched {
             let place = now.primary.as_ref().map(|primary| primary.place.clone());
             (now.number, place)
         };
-        if let (Some(here), Some(named)) = (here, self.ask().await)
+        if let (Some(here), Ok(named)) = (here, self.ask().await)
             && here != named
         {
             self.leave(number);
@@ -151,10 +151,12 @@ impl Watched {
     }
 
     async fn find(&self) -> RedisResult<Primary> {
-        let Some(place) = self.ask().await else {
-            let (why, name) = ("no sentinel names a primary", self.0.name.clone());
-            return Err((ErrorKind::Client, why, name).into());
-        };
+        let place = self.ask().await.map_err(|cause| {
+            let name = &self.0.name;
+            let detail = cause.map_or_else(|| name.clone(), |cause| format!("{name} ({cause})"));
+            let why = "no sentinel names a primary";
+            RedisError::from((ErrorKind::Client, why, detail))
+        })?;
         let client = self.0.waits.client(at(&self.0.server, &place.0, place.1))?;
         let connecting = async {
             let mut connection = self.connection(&client).await?;
@@ -174,8 +176,8 @@ impl Watched {
         }
     }
 
-    /// The place that most sentinels name; more than half of all are not waited for.
-    async fn ask(&self) -> Option<Place> {
+    /// The place that most sentinels name; more than half of all are not waited for. Where none names one, what the last said.
+    async fn ask(&self) -> Result<Place, Option<RedisError>> {
         let mut answers: FuturesUnordered<_> = self
             .0
             .sentinels
@@ -186,17 +188,22 @@ impl Watched {
             })
             .collect();
         let mut votes: HashMap<Place, usize> = HashMap::new();
+        let mut cause = None;
         while let Some(answer) = answers.next().await {
-            if let Ok(Ok(Some(place))) = answer {
-                let count = votes.entry(place.clone()).or_default();
-                *count += 1;
-                if *count * 2 > self.0.sentinels.len() {
-                    return Some(place);
+            match answer {
+                Ok(Ok(Some(place))) => {
+                    let count = votes.entry(place.clone()).or_default();
+                    *count += 1;
+                    if *count * 2 > self.0.sentinels.len() {
+                        return Ok(place);
+                    }
                 }
+                Ok(Err(error)) => cause = Some(error),
+                Ok(Ok(None)) | Err(_) => {}
             }
         }
         let most = votes.into_iter().max_by_key(|(_, count)| *count);
-        most.map(|(place, _)| place)
+        most.map(|(place, _)| place).ok_or(cause)
     }
 
     async fn ask_one(&self, sentinel: &Client) -> RedisResult<Option<Place>> {

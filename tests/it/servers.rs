@@ -4,6 +4,7 @@
 
 use std::{
     env,
+    net::TcpListener,
     path::{Path, PathBuf},
     sync::{
         OnceLock,
@@ -52,6 +53,12 @@ pub(crate) async fn scanned_env() -> TestEnv {
         redis_url: redis.url(),
         ..env().await
     }
+}
+
+/// A port at which nobody listens now.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
 }
 
 /// Whether tests take the long way: `THUMBD_SLOW_TESTS=1`.

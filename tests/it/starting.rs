@@ -26,8 +26,12 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// The one line of a start that is refused.
 pub(crate) async fn refused(env: &TestEnv) -> String {
+    refused_with(env, &[]).await
+}
+
+pub(crate) async fn refused_with(env: &TestEnv, settings: &[(&str, &str)]) -> String {
     let begun = Instant::now();
-    let (status, lines) = Serve::spawn(env, &[]).ended().await;
+    let (status, lines) = Serve::spawn(env, settings).ended().await;
     assert_eq!(status.code(), Some(1), "{lines:#?}");
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert_eq!(lines.len(), 1, "{lines:#?}");

@@ -15,7 +15,7 @@ use crate::app;
 use crate::redis_faults::until;
 use crate::servers::TestEnv;
 use crate::stand::{self, Stand};
-use nodes::Cluster;
+pub(crate) use nodes::Cluster;
 
 /// With these, each of three masters has some.
 const PARTITIONS: u16 = 6;

@@ -10,7 +10,7 @@ use thumbd::config::Settings;
 use thumbd::dev::{RedisOptions, RedisServer};
 
 use crate::redis_faults::Own;
-use crate::servers::{TestEnv, env};
+use crate::servers::{TestEnv, env, free_port};
 use crate::stand::key;
 
 /// Far above what anything takes on a busy machine.
@@ -23,6 +23,7 @@ const BUS_PORTS: std::ops::Range<u16> = 10_000..20_000;
 /// Masters first, then as many replicas, in the same order at the start.
 pub(crate) struct Cluster {
     nodes: Vec<Mutex<Own>>,
+    /// Where the nodes speak without TLS.
     ports: Vec<u16>,
     masters: usize,
 }
@@ -42,11 +43,26 @@ impl Cluster {
         .await
     }
 
-    async fn begin(replicas: bool, node_timeout: Duration, change: fn(&mut RedisOptions)) -> Self {
+    /// Three masters that speak TLS to each other and to whoever comes over the addresses that they announce.
+    pub(crate) async fn over_tls(settings: Vec<String>) -> Self {
+        Self::begin(false, Duration::from_secs(15), move |options| {
+            let port = free_port().to_string();
+            let words = ["--tls-port", &port, "--tls-cluster", "yes"].map(str::to_owned);
+            options.extra_args.extend(words);
+            options.extra_args.extend(settings.iter().cloned());
+        })
+        .await
+    }
+
+    async fn begin(
+        replicas: bool,
+        node_timeout: Duration,
+        change: impl Fn(&mut RedisOptions) + Clone + Send + 'static,
+    ) -> Self {
         let masters = 3;
         let count = if replicas { 2 * masters } else { masters };
         let start = move || Mutex::new(node(node_timeout, change));
-        let starting = (0..count).map(|_| tokio::task::spawn_blocking(start));
+        let starting = (0..count).map(|_| tokio::task::spawn_blocking(start.clone()));
         let mut nodes = Vec::new();
         for node in futures_util::future::join_all(starting).await {
             nodes.push(node.unwrap());
@@ -124,6 +140,16 @@ impl Cluster {
     pub(crate) fn url(&self) -> String {
         let seeds: Vec<_> = self.ports.iter().map(|port| seed(*port)).collect();
         format!("redis+cluster://{}", seeds.join(","))
+    }
+
+    /// The same over TLS.
+    pub(crate) async fn tls_url(&self) -> String {
+        let mut seeds = Vec::new();
+        for n in 0..self.nodes.len() {
+            let found: Vec<String> = self.ask(n, &["CONFIG", "GET", "tls-port"]).await;
+            seeds.push(seed(found[1].parse().unwrap()));
+        }
+        format!("rediss+cluster://{}", seeds.join(","))
     }
 
     /// An environment on it.
@@ -216,7 +242,7 @@ impl Cluster {
 }
 
 /// Servers of which none is part of a cluster yet.
-fn node(node_timeout: Duration, change: fn(&mut RedisOptions)) -> Own {
+fn node(node_timeout: Duration, change: impl Fn(&mut RedisOptions)) -> Own {
     let listener = BUS_PORTS
         .cycle()
         .skip(rand::random_range(0..BUS_PORTS.len()))

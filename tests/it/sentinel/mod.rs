@@ -8,6 +8,7 @@ use crate::app;
 use crate::load::under_load;
 use crate::redis_faults::{agree, until};
 use crate::stand::{Stand, target};
+pub(crate) use watch::Sentinel;
 use watch::Watched;
 
 #[tokio::test(flavor = "multi_thread")]

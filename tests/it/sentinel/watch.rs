@@ -1,6 +1,5 @@
 //! Real sentinels and the servers that they watch: a primary with two replicas, on loopback.
 
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use redis::{Client, Cmd, FromRedisValue, RedisResult};
 use tempfile::TempDir;
 
 use crate::redis_faults::Own;
-use crate::servers::{TestEnv, env, redis_program};
+use crate::servers::{TestEnv, env, free_port, redis_program};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
@@ -26,7 +25,7 @@ pub(crate) struct Watched {
 }
 
 /// A sentinel; it is killed when it is dropped.
-struct Sentinel {
+pub(crate) struct Sentinel {
     guard: Child,
     port: u16,
     _dir: TempDir,
@@ -40,16 +39,17 @@ impl Drop for Sentinel {
 }
 
 impl Sentinel {
-    fn start(primary: u16) -> Self {
+    /// One that calls what it watches "main", and takes it for dead when `quorum` of them do. `more` are further lines of its file,
+    /// in which PORT stands for the port.
+    pub(crate) fn start(primary: u16, quorum: usize, more: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
+        let port = free_port();
         let file = dir.path().join("sentinel.conf");
         let text = format!(
-            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {primary} 2\n\
-             sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 5000\n",
-            dir.path().display()
+            "bind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {primary} {quorum}\n\
+             sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 5000\n{}\n",
+            dir.path().display(),
+            more.replace("PORT", &port.to_string())
         );
         std::fs::write(&file, text).unwrap();
         let guard = Command::new("sh")
@@ -66,6 +66,12 @@ impl Sentinel {
             port,
             _dir: dir,
         }
+    }
+}
+
+impl Sentinel {
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 }
 
@@ -88,7 +94,9 @@ impl Watched {
         let watched = Self {
             ports: ports.collect(),
             servers: servers.map(Mutex::new).into(),
-            sentinels: (0..SENTINELS).map(|_| Sentinel::start(port)).collect(),
+            sentinels: (0..SENTINELS)
+                .map(|_| Sentinel::start(port, 2, "port PORT"))
+                .collect(),
         };
         watched.settled().await;
         watched
