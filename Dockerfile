@@ -3,14 +3,14 @@
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /build
 COPY . .
-RUN cargo build --release --locked --bin thumbd
+RUN cargo build --locked --profile dist --bin thumbd
 
 FROM debian:bookworm-slim
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --no-create-home --shell /usr/sbin/nologin thumbd
-COPY --from=build /build/target/release/thumbd /usr/local/bin/thumbd
+COPY --from=build /build/target/dist/thumbd /usr/local/bin/thumbd
 COPY LICENSE-MIT LICENSE-APACHE /usr/share/doc/thumbd/
 USER thumbd
 ENV THUMBD_LISTEN=0.0.0.0:7468

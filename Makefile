@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: run demo test test-mysql schemathesis promtool browser lint check check-all bench torture deps fmt
+.PHONY: run demo dist test test-mysql schemathesis promtool browser lint check check-all bench profiles torture deps fmt
 
 # A complete thumbd on private servers. The data stay in .thumbd.
 run: deps
@@ -14,6 +14,10 @@ RATE ?= 120
 demo: deps
 	$(CARGO) build --release
 	RATE=$(RATE) exec scripts/demo.sh
+
+# The program for servers, as target/dist/thumbd: smaller and faster than the one that `make run` builds, and slower to build.
+dist: deps
+	$(CARGO) build --locked --profile dist --bin thumbd
 
 test: deps
 	$(CARGO) test
@@ -68,6 +72,11 @@ torture: deps
 # One table of medians beside their yardsticks, about eight minutes; BENCH_SECONDS, BENCH_ROUNDS and BENCH_ONLY make it shorter.
 bench: deps
 	$(CARGO) bench --bench bench
+
+# Sizes, start-up and CPU of what `make run` and `make dist` build, taking turns.
+profiles: dist
+	$(CARGO) build --release --bin thumbd
+	scripts/profiles.py 5 target/release/thumbd target/dist/thumbd
 
 # Installs what is missing: a C compiler, Redis, MariaDB's server programs.
 deps:
