@@ -440,7 +440,7 @@ impl From<JobError> for Problem {
         let detail =
             "the run did not end well; nothing is lost, the next one goes on where it ended";
         let mut problem = Self::unavailable(error.code(), "The job failed", detail, None);
-        problem.more().cause = Some(format!("{:#}", anyhow::Error::new(error)));
+        problem.more().cause = Some(error.to_string());
         problem
     }
 }

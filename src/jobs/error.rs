@@ -2,6 +2,7 @@
 
 use crate::erasure::EraseError;
 use crate::flush::FlushError;
+use crate::telemetry::one_line;
 
 /// An error of a job. Texts are for the log; codes are for programs.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -38,13 +39,26 @@ impl JobError {
 
 impl From<FlushError> for JobError {
     fn from(error: FlushError) -> Self {
-        // With all its causes.
-        Self::Failed(format!("{:#}", anyhow::Error::from(error)))
+        Self::Failed(one_line(&error))
     }
 }
 
 impl From<EraseError> for JobError {
     fn from(error: EraseError) -> Self {
-        Self::Failed(format!("{:#}", anyhow::Error::from(error)))
+        Self::Failed(one_line(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::LedgerError;
+
+    #[test]
+    fn each_cause_is_told_once() {
+        let error = FlushError::Ledger(LedgerError::Unavailable(sqlx::Error::PoolClosed));
+        let text = JobError::from(error).to_string();
+        let cause = sqlx::Error::PoolClosed;
+        assert_eq!(text, format!("database: MySQL is not available: {cause}"));
     }
 }
