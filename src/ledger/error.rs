@@ -19,6 +19,9 @@ pub enum LedgerError {
     /// MySQL does not know this user, password or database.
     #[error("MySQL does not let thumbd in")]
     Login(#[source] sqlx::Error),
+    /// Its user may not do something: the database, a table, a column, a right over the server.
+    #[error("thumbd lacks a right in MySQL, its doctor command says which")]
+    Denied(#[source] sqlx::Error),
     /// A statement took too long; its connection was closed. After a commit was sent its outcome is unknown.
     #[error("MySQL did not answer within {0:?}")]
     Timeout(Duration),
@@ -130,13 +133,14 @@ pub enum LedgerError {
 }
 
 impl LedgerError {
-    /// Whether the server takes no writes, so that it may no longer be the primary.
-    pub(super) fn is_read_only(&self) -> bool {
-        let Self::Unavailable(sqlx::Error::Database(error)) = self else {
-            return false;
-        };
-        let error = error.try_downcast_ref::<MySqlDatabaseError>();
-        error.is_some_and(|error| NUMBERS_READ_ONLY.contains(&error.number()))
+    /// Whether another connection may get what this one was refused: a server that takes no writes may no longer be the primary,
+    /// and rights are those of when a connection was made.
+    pub(super) fn is_of_the_connection(&self) -> bool {
+        match self {
+            Self::Denied(_) => true,
+            Self::Unavailable(error) => NUMBERS_READ_ONLY.contains(&number(error)),
+            _ => false,
+        }
     }
 
     /// Whether the same call can succeed later without anybody changing anything.
@@ -147,6 +151,7 @@ impl LedgerError {
             }
             Self::Url(_)
             | Self::Login(_)
+            | Self::Denied(_)
             | Self::NotMigrated
             | Self::MigrationMissing { .. }
             | Self::InTheWay { .. }
@@ -182,8 +187,11 @@ const NUMBERS_UNAVAILABLE: [u16; 18] = [
 /// Those of them that say that the server takes no writes.
 const NUMBERS_READ_ONLY: [u16; 3] = [1290, 1792, 1836];
 
-/// Access denied to a database (1044), to a user (1045, 1698), unknown database (1049).
-const NUMBERS_LOGIN: [u16; 4] = [1044, 1045, 1049, 1698];
+/// Access denied to a user (1045, 1698), unknown database (1049).
+const NUMBERS_LOGIN: [u16; 3] = [1045, 1049, 1698];
+
+/// Access denied to a database (1044), a table (1142), a column (1143), a right over the server (1227).
+const NUMBERS_DENIED: [u16; 4] = [1044, 1142, 1143, 1227];
 
 /// No database selected or found, no such table, no such column.
 const NUMBERS_NOT_MIGRATED: [u16; 2] = [1146, 1054];
@@ -195,19 +203,27 @@ const NUMBERS_REFUSED: [u16; 14] = [
     1048, 1062, 1264, 1265, 1292, 1366, 1369, 1406, 1452, 1526, 1644, 1690, 3819, 4025,
 ];
 
+/// The server's number of an error; 0 for one that is not the server's.
+fn number(error: &sqlx::Error) -> u16 {
+    error
+        .as_database_error()
+        .and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>())
+        .map_or(0, MySqlDatabaseError::number)
+}
+
 impl From<sqlx::Error> for LedgerError {
     fn from(error: sqlx::Error) -> Self {
         match &error {
-            sqlx::Error::Database(database) => {
-                let number = database
-                    .try_downcast_ref::<MySqlDatabaseError>()
-                    .map_or(0, MySqlDatabaseError::number);
+            sqlx::Error::Database(_) => {
+                let number = number(&error);
                 if NUMBERS_BUSY.contains(&number) {
                     Self::Busy(error)
                 } else if NUMBERS_UNAVAILABLE.contains(&number) {
                     Self::Unavailable(error)
                 } else if NUMBERS_LOGIN.contains(&number) {
                     Self::Login(error)
+                } else if NUMBERS_DENIED.contains(&number) {
+                    Self::Denied(error)
                 } else if NUMBERS_NOT_MIGRATED.contains(&number) {
                     Self::NotMigrated
                 } else if NUMBERS_REFUSED.contains(&number) {

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sqlx::mysql::MySqlDatabaseError;
 use sqlx::{AssertSqlSafe, Row as _};
 
 use super::session::Session;
@@ -23,9 +22,6 @@ pub const RIGHTS_TO_MIGRATE: [&str; 3] = ["CREATE", "ALTER", "INDEX"];
 const VARIABLES: &str = "'binlog_format', 'innodb_flush_log_at_trx_commit', 'innodb_read_only', 'log_bin', \
     'max_allowed_packet', 'max_connections', 'max_heap_table_size', 'max_user_connections', 'read_only', 'super_read_only', \
     'sync_binlog', 'system_time_zone', 'time_zone', 'transaction_isolation', 'tx_isolation', 'wait_timeout'";
-
-/// What the server says to somebody who may not: to a table, a column, a database, a global right.
-const NUMBERS_DENIED: [u16; 4] = [1142, 1143, 1044, 1227];
 
 /// How the server is set up, seen from a connection of the pool.
 #[derive(Debug, Clone, Default)]
@@ -163,7 +159,7 @@ impl Ledger {
             };
             match rows(&mut session, text).await {
                 Ok(_) | Err(LedgerError::NotMigrated) => {}
-                Err(error) if is_denied(&error) => missing.push(right),
+                Err(LedgerError::Denied(_)) => missing.push(right),
                 Err(error) => return Err(error),
             }
         }
@@ -259,16 +255,6 @@ async fn rows(
 
 fn nothing() -> LedgerError {
     LedgerError::Database(sqlx::Error::RowNotFound)
-}
-
-fn is_denied(error: &LedgerError) -> bool {
-    let (LedgerError::Database(sqlx::Error::Database(error))
-    | LedgerError::Login(sqlx::Error::Database(error))) = error
-    else {
-        return false;
-    };
-    let error = error.try_downcast_ref::<MySqlDatabaseError>();
-    error.is_some_and(|error| NUMBERS_DENIED.contains(&error.number()))
 }
 
 #[cfg(test)]

@@ -217,7 +217,7 @@ fn failed(kind: &str, table: &str, error: LedgerError, problem: &str) -> LedgerE
         LedgerError::Busy(_) | LedgerError::Unavailable(_) | LedgerError::Timeout(_) => {
             return error;
         }
-        LedgerError::Refused(error) | LedgerError::Database(error) => {
+        LedgerError::Refused(error) | LedgerError::Denied(error) | LedgerError::Database(error) => {
             (problem.to_owned(), Some(error))
         }
         _ => (format!("{problem}: there is no such table or column"), None),

@@ -7,7 +7,6 @@ mod apply;
 mod audit;
 mod cold;
 mod counts;
-mod demoted;
 mod erased;
 mod error;
 mod gone;
@@ -21,6 +20,7 @@ mod lock;
 mod migrate;
 mod mirror;
 mod outbox;
+mod outdated;
 mod pages;
 mod prune;
 mod quarantine;
@@ -40,7 +40,6 @@ use sqlx::{Connection as _, MySqlPool};
 pub use apply::{Applied, Chunk};
 pub use audit::{Audit, CountDifference};
 pub use cold::UserThumbs;
-use demoted::Demoted;
 pub use erased::{Erased, Erasure, ErasureOf, OpenErasure};
 pub use error::LedgerError;
 pub use gone::{ErasedLikes, TargetState};
@@ -53,6 +52,7 @@ pub use migrate::Migrations;
 pub use mirror::MirrorColumn;
 use mirror::Mirrors;
 pub use outbox::{FeedChange, FeedEvent, FeedMark, FeedState, FeedStatus};
+use outdated::Outdated;
 pub use pages::{CountCursor, CountRow, Page, ThumbCursor, ThumbRow};
 pub use quarantine::{QuarantineRow, Quarantined, Subject};
 pub use repair::CountRepair;
@@ -88,7 +88,7 @@ pub struct Ledger {
     pool: MySqlPool,
     statement_timeout: Duration,
     mirrors: Arc<Mirrors>,
-    demoted: Demoted,
+    outdated: Outdated,
 }
 
 /// Prepared statements kept by a connection: more than all that stand in this module, in all their sizes.
@@ -118,8 +118,8 @@ impl Ledger {
             .statement_cache_capacity(STATEMENTS_MAX);
         let connect = sqlx::ConnectOptions::disable_statement_logging(connect);
         let lock_wait = (options.statement_timeout / 4).as_secs().max(1);
-        let demoted = Demoted::default();
-        let spares = demoted.clone();
+        let outdated = Outdated::default();
+        let spares = outdated.clone();
         let pool = MySqlPoolOptions::new()
             .max_connections(options.connections_max.max(1))
             .acquire_timeout(options.acquire_timeout)
@@ -135,7 +135,7 @@ impl Ledger {
             pool,
             statement_timeout: options.statement_timeout,
             mirrors: Arc::default(),
-            demoted,
+            outdated,
         })
     }
 
@@ -191,7 +191,7 @@ impl Ledger {
         Ok(Session::new(
             self.pool.acquire().await?,
             self.statement_timeout,
-            self.demoted.clone(),
+            self.outdated.clone(),
         ))
     }
 }

@@ -13,7 +13,7 @@ use sqlx::query::Query;
 use sqlx::{Executor, MySql};
 
 use super::LedgerError;
-use super::demoted::Demoted;
+use super::outdated::Outdated;
 
 /// A query with its arguments.
 pub(super) type Statement = Query<'static, MySql, MySqlArguments>;
@@ -23,7 +23,7 @@ pub(super) struct Session {
     /// Taken only by `drop`.
     connection: Option<PoolConnection<MySql>>,
     timeout: Duration,
-    demoted: Demoted,
+    outdated: Outdated,
     /// A statement is under way, or was when its future was dropped.
     busy: bool,
     /// A transaction is open.
@@ -34,12 +34,12 @@ impl Session {
     pub(super) fn new(
         connection: PoolConnection<MySql>,
         timeout: Duration,
-        demoted: Demoted,
+        outdated: Outdated,
     ) -> Self {
         Self {
             connection: Some(connection),
             timeout,
-            demoted,
+            outdated,
             busy: false,
             open: false,
         }
@@ -138,7 +138,7 @@ impl Session {
                 // The server's no to this value or at this moment leaves the connection in step. Any other error may be one of
                 // the connection itself, which lives for long: its rights and limits are those of when it was made, and it may
                 // lead to a server that is no longer the primary. The next one knows better.
-                self.demoted.note(&error);
+                self.outdated.note(&error);
                 self.busy = !matches!(error, LedgerError::Busy(_) | LedgerError::Refused(_));
                 Err(error)
             }
