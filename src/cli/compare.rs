@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Arg, ArgMatches, Command};
 
+use super::say::say;
 use crate::config::{Mirror, Settings};
 use crate::domain::Kind;
 use crate::moving::Comparison;
@@ -74,25 +75,25 @@ pub(super) async fn run(settings: Settings, arguments: Arguments) -> anyhow::Res
     while let Some(differences) = comparison.next().await? {
         for one in differences {
             if total == 0 {
-                println!("id\tsite\tthumbd\tdifference");
+                say!("id\tsite\tthumbd\tdifference");
             }
             total += 1;
             if total <= LISTED_MAX {
                 let difference = one.thumbd - one.site;
-                println!("{}\t{}\t{}\t{difference:+}", one.id, one.site, one.thumbd);
+                say!("{}\t{}\t{}\t{difference:+}", one.id, one.site, one.thumbd);
             }
         }
     }
     if total > LISTED_MAX {
-        println!("and {} more", total - LISTED_MAX);
+        say!("and {} more", total - LISTED_MAX);
     }
     let without_row = comparison.without_row().await?;
-    println!(
+    say!(
         "{total} differences in {} rows of the site",
         comparison.rows
     );
     if without_row > 0 {
-        println!("{without_row} targets with likes have no row there");
+        say!("{without_row} targets with likes have no row there");
     }
     Ok(if total == 0 {
         ExitCode::SUCCESS

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Command;
 
 use super::flush;
+use super::say::say;
 use crate::config::Settings;
 use crate::flush::Upto;
 
@@ -21,15 +22,15 @@ pub async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let report = flusher.compensate(|| Upto::Now).await;
     lease.release().await;
     let report = report?;
-    println!("slices found       {}", report.slices_found);
-    println!("slices adopted     {}", report.slices_adopted);
+    say!("slices found       {}", report.slices_found);
+    say!("slices adopted     {}", report.slices_adopted);
     flush::print(&report.flush);
-    println!("rows pruned        {}", report.rows_pruned);
-    println!("rows audited       {}", report.audit.rows_seen);
-    println!("targets audited    {}", report.audit.targets_seen);
-    println!("wrong counts       {}", report.audit.differences_total);
+    say!("rows pruned        {}", report.rows_pruned);
+    say!("rows audited       {}", report.audit.rows_seen);
+    say!("targets audited    {}", report.audit.targets_seen);
+    say!("wrong counts       {}", report.audit.differences_total);
     for difference in &report.audit.differences {
-        println!("  {difference}");
+        say!("  {difference}");
     }
     Ok(if report.audit.differences_total == 0 {
         ExitCode::SUCCESS

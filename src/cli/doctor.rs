@@ -6,6 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
 
 use super::USAGE;
+use super::say::{say, say_text};
 use crate::config::{ConfigError, Environment, Settings, secret_files};
 use crate::doctor::{Report, Status, Subject};
 use crate::telemetry;
@@ -44,9 +45,9 @@ pub(super) async fn run(
     };
     let report = crate::doctor::run(&subject).await;
     if arguments.get_flag("json") {
-        println!("{:#}", json(&report));
+        say!("{:#}", json(&report));
     } else {
-        print!("{}", text(&report));
+        say_text(&text(&report));
     }
     let usage = subject.settings.as_ref().err();
     Ok(if usage.is_some_and(ConfigError::is_usage) {

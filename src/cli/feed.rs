@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{ArgMatches, Command};
 
+use super::say::say;
 use super::with_settings;
 use crate::config::{Group, Settings};
 use crate::ledger::{FeedState, FeedStatus};
@@ -64,12 +65,12 @@ fn print(status: &FeedStatus) {
         FeedState::Running => "running",
         FeedState::Stopped => "stopped: more than feed_backlog_max events waited",
     };
-    println!("state              {state}");
+    say!("state              {state}");
     if let Some(at) = status.stopped_at {
-        println!("stopped at         {}", at.to_rfc3339());
+        say!("stopped at         {}", at.to_rfc3339());
     }
-    println!("events waiting     {}", status.backlog);
-    println!("at most            {}", status.backlog_max);
-    println!("oldest             {} ms", status.age_ms);
-    println!("last id            {}", status.last_id);
+    say!("events waiting     {}", status.backlog);
+    say!("at most            {}", status.backlog_max);
+    say!("oldest             {} ms", status.age_ms);
+    say!("last id            {}", status.last_id);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Command;
 
+use super::say::say;
 use crate::config::Settings;
 use crate::flush::{FlushReport, Flusher, Upto};
 use crate::jobs::Lease;
@@ -35,18 +36,18 @@ pub(super) async fn prepare(settings: &Settings) -> anyhow::Result<(Service, Flu
 
 /// One line a fact, for people and for grep.
 pub(super) fn print(report: &FlushReport) {
-    println!("sealed up to       {}", report.sealed_upto);
-    println!("slices flushed     {}", report.slices);
-    println!("entries            {}", report.entries);
-    println!("rows changed       {}", report.rows_changed);
-    println!("entries not newer  {}", report.rows_stale);
-    println!("counts moved       {}", report.counts_changed);
-    println!("retries            {}", report.retries);
+    say!("sealed up to       {}", report.sealed_upto);
+    say!("slices flushed     {}", report.slices);
+    say!("entries            {}", report.entries);
+    say!("rows changed       {}", report.rows_changed);
+    say!("entries not newer  {}", report.rows_stale);
+    say!("counts moved       {}", report.counts_changed);
+    say!("retries            {}", report.retries);
     if report.quarantined > 0 {
-        println!("in quarantine      {}", report.quarantined);
+        say!("in quarantine      {}", report.quarantined);
     }
     if report.partitions_skipped > 0 {
-        println!("partitions skipped {}", report.partitions_skipped);
+        say!("partitions skipped {}", report.partitions_skipped);
     }
-    println!("duration           {} ms", report.duration_ms);
+    say!("duration           {} ms", report.duration_ms);
 }

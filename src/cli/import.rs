@@ -10,6 +10,7 @@ use indicatif::ProgressBar;
 use tokio::sync::mpsc;
 
 use super::lines;
+use super::say::say;
 use super::signals::Signals;
 use crate::config::Settings;
 use crate::domain::Kind;
@@ -115,14 +116,14 @@ pub(super) async fn run(settings: Settings, arguments: Arguments) -> anyhow::Res
     };
     drop(receiver);
     bar.finish_and_clear();
-    println!("lines         {}", summary.lines);
+    say!("lines         {}", summary.lines);
     if !arguments.dry_run {
-        println!("new likes     {}", summary.likes);
-        println!("already there {}", summary.already);
-        println!("erased        {}", summary.erased);
+        say!("new likes     {}", summary.likes);
+        say!("already there {}", summary.already);
+        say!("erased        {}", summary.erased);
     }
-    println!("refused       {}", summary.refused);
-    println!("seconds       {:.1}", begun.elapsed().as_secs_f64());
+    say!("refused       {}", summary.refused);
+    say!("seconds       {:.1}", begun.elapsed().as_secs_f64());
     let reached = summary.reached;
     let go_on = || {
         format!(
@@ -140,7 +141,7 @@ pub(super) async fn run(settings: Settings, arguments: Arguments) -> anyhow::Res
             .with_context(go_on)?;
     }
     if !arguments.dry_run {
-        println!("reached line  {reached}");
+        say!("reached line  {reached}");
     }
     Ok(if summary.refused == 0 {
         ExitCode::SUCCESS

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command};
 
+use super::say::say;
 use crate::auth::{NamedKey, digest};
 
 pub(super) fn command() -> Command {
@@ -56,7 +57,7 @@ pub(super) fn run(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     }
     // What the settings would refuse is refused here.
     NamedKey::parse_list(&serde_json::to_string(&[&table])?).map_err(anyhow::Error::msg)?;
-    println!(
+    say!(
         "# The key, for its holder alone:\n# {key}\n[[keys]]\n{}",
         table.to_string().trim_end()
     );

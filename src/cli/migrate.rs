@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Command;
 
+use super::say::say;
 use crate::app;
 use crate::config::Settings;
 
@@ -15,6 +16,6 @@ pub(super) fn command() -> Command {
 /// Runs the command.
 pub async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     app::migrate(&settings).await?;
-    println!("The schema is up to date.");
+    say!("The schema is up to date.");
     Ok(ExitCode::SUCCESS)
 }

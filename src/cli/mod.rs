@@ -1,4 +1,5 @@
 //! The command line: one file a command, each with its own arguments. Settings come from `config`; what a command does lies in the modules that it calls.
+#![warn(clippy::print_stdout)]
 
 mod compare;
 pub mod compensate;
@@ -16,6 +17,7 @@ pub mod load;
 pub mod migrate;
 mod quarantine;
 mod repair;
+mod say;
 pub mod serve;
 mod signals;
 pub mod verify;

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use comfy_table::{Table, presets};
 
+use super::say::say;
 use super::{BOTH_STORES, flush, with_settings};
 use crate::config::Settings;
 use crate::flush::{Retried, Upto, retry};
@@ -93,14 +94,14 @@ async fn list(ledger: &Ledger) -> anyhow::Result<ExitCode> {
         let page = ledger.quarantine_page(after, PAGE).await?;
         count += page.len();
         if !page.is_empty() {
-            println!("{}", table(&page));
+            say!("{}", table(&page));
         }
         match page.last() {
             Some(last) if page.len() as u64 == PAGE => after = last.id,
             _ => break,
         }
     }
-    println!("{count} entries in quarantine");
+    say!("{count} entries in quarantine");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -183,7 +184,7 @@ async fn retry_chosen(settings: &Settings, chosen: Chosen) -> anyhow::Result<Exi
                     "does not belong to its partition, can only be dropped"
                 }
             };
-            println!("{}: {}: {word}", row.id, describe(&row.what.subject));
+            say!("{}: {}: {word}", row.id, describe(&row.what.subject));
         }
         let report = flusher.run(|| Upto::Now).await?;
         flush::print(&report);
@@ -198,7 +199,7 @@ async fn drop_chosen(ledger: &Ledger, chosen: Chosen) -> anyhow::Result<ExitCode
     let rows = rows(ledger, &chosen).await?;
     for row in &rows {
         ledger.quarantine_remove(row.id).await?;
-        println!("{}: {}: dropped", row.id, describe(&row.what.subject));
+        say!("{}: {}: dropped", row.id, describe(&row.what.subject));
     }
     Ok(code(missing(&chosen, &rows)))
 }
@@ -213,7 +214,7 @@ fn missing(chosen: &Chosen, rows: &[QuarantineRow]) -> u64 {
         .filter(|id| rows.iter().all(|row| row.id != **id))
         .collect();
     for id in &missing {
-        println!("{id}: is not in quarantine");
+        say!("{id}: is not in quarantine");
     }
     missing.len() as u64
 }

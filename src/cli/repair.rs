@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Command;
 
+use super::say::{say, say_text};
 use super::{flush, verify};
 use crate::config::Settings;
 use crate::repair::{self, Change};
@@ -23,13 +24,13 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let stores = (service.hot(), service.ledger());
     let left = repair::run(stores, &flusher, &layout(&settings), |change| {
         changes += 1;
-        println!("{}", describe(&change));
+        say!("{}", describe(&change));
     })
     .await;
     lease.release().await;
     let left = left?;
-    println!("{changes} changes");
-    print!("{}", verify::text(&left));
+    say!("{changes} changes");
+    say_text(&verify::text(&left));
     Ok(if left.differences_total == 0 {
         ExitCode::SUCCESS
     } else {

@@ -6,6 +6,7 @@ use clap::Command;
 use comfy_table::{Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::say::say_text;
 use crate::config::Settings;
 use crate::service::{connect_hot, connect_ledger, layout};
 use crate::verify::{Progress, Report};
@@ -47,7 +48,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     .await;
     bar.finish_and_clear();
     let report = report?;
-    print!("{}", text(&report));
+    say_text(&text(&report));
     Ok(if report.differences_total == 0 {
         ExitCode::SUCCESS
     } else {

@@ -59,6 +59,37 @@ pub(crate) fn end(child: &mut Child) -> ExitStatus {
     }
 }
 
+/// As behind `| head`: what was asked for is done all the same, and no lease is left.
+#[tokio::test]
+async fn a_command_whose_reader_is_gone_does_its_work() {
+    let env = servers::env().await;
+    let variables = [
+        ("THUMBD_REDIS_URL", env.redis_url.as_str()),
+        ("THUMBD_DATABASE_URL", env.database_url.as_str()),
+        ("THUMBD_KEY_PREFIX", env.key_prefix.as_str()),
+    ];
+    let run = |arguments: &[&str]| {
+        let mut child = thumbd(arguments, &variables);
+        drop(child.stdout.take());
+        let status = end(&mut child);
+        let mut said = String::new();
+        child.stderr.unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(status.code(), Some(0), "{arguments:?}: {said}");
+        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+    };
+    for arguments in [
+        &["migrate"][..],
+        &["flush"],
+        &["compensate"],
+        &["verify"],
+        &["quarantine", "list"],
+        &["quarantine", "retry", "--all"],
+        &["repair"],
+    ] {
+        run(arguments);
+    }
+}
+
 #[test]
 fn serve_without_keys_names_what_is_missing() {
     let output = thumbd(&["serve"], &[]).wait_with_output().unwrap();
