@@ -3,6 +3,7 @@
 mod admin;
 mod admission;
 mod answer;
+mod asset;
 mod auth;
 mod batch;
 mod body;

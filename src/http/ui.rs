@@ -2,9 +2,10 @@
 //! fetches from admin calls, with the token that whoever opens it types in.
 
 use axum::extract::Path;
-use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::HeaderValue;
+use axum::response::Response;
 
+use super::asset::{self, PAGE, SCRIPT, STYLE};
 use super::problem::Problem;
 
 /// What the page may load: its own files and this server. There is nothing inline.
@@ -12,11 +13,6 @@ const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
-const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
-const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
-
-const SCRIPT: &str = "text/javascript; charset=utf-8";
-const STYLE: &str = "text/css; charset=utf-8";
 
 /// Name, type and text of each file.
 pub(super) const FILES: &[(&str, &str, &str)] = &[
@@ -35,24 +31,14 @@ pub(super) const FILES: &[(&str, &str, &str)] = &[
 
 /// `GET /ui`.
 pub(super) async fn page() -> Response {
-    answer("text/html; charset=utf-8", include_str!("ui/page.html"))
+    asset::answer(POLICY, PAGE, include_str!("ui/page.html"))
 }
 
 /// `GET /ui/{file}`.
 pub(super) async fn file(Path(name): Path<String>) -> Result<Response, Problem> {
     let found = FILES.iter().find(|(file, ..)| *file == name);
     let (_, content_type, text) = found.ok_or_else(Problem::not_found)?;
-    Ok(answer(content_type, text))
-}
-
-fn answer(content_type: &'static str, text: &'static str) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static(content_type)),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF),
-        (header::REFERRER_POLICY, NO_REFERRER),
-    ];
-    (headers, text).into_response()
+    Ok(asset::answer(POLICY, content_type, text))
 }
 
 #[cfg(test)]
