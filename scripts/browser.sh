@@ -3,6 +3,7 @@
 # its driver where they are missing. UPDATE_SCREENSHOTS=1 takes the pictures in docs/images anew.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/line.sh
 
 have() { command -v "$1" >/dev/null 2>&1; }
 browser() { type -P chromium || type -P chromium-browser || type -P google-chrome; }
@@ -32,22 +33,6 @@ stop() {
 }
 trap stop EXIT
 
-# Waits until a log has a line, and gives what stands in it behind the words.
-line() {
-    local text=
-    for _ in $(seq 240); do
-        text=$(sed -n "s/^.*$2//p" "$1" | head -n 1)
-        [ -z "$text" ] || break
-        sleep 0.5
-    done
-    if [ -z "$text" ]; then
-        cat "$1" >&2
-        echo "browser: no '$2'" >&2
-        exit 1
-    fi
-    echo "$text"
-}
-
 export SERVICE_KEY=browser-service-key ADMIN_TOKEN=browser-admin-token
 # Slices that no test outlives: only the test flushes.
 THUMBD_SERVICE_KEY=$SERVICE_KEY THUMBD_ADMIN_TOKEN=$ADMIN_TOKEN THUMBD_LISTEN=127.0.0.1:0 THUMBD_SLICE_SECONDS=3600 \
@@ -58,9 +43,9 @@ THUMBD_LISTEN=127.0.0.1:0 THUMBD=target/debug/thumbd setsid scripts/demo.sh >"$w
 demo=$!
 chromedriver --port=0 >"$work/driver" 2>&1 &
 driver=$!
-SERVER_URL=$(line "$work/log" "thumbd serves on ")
-port=$(line "$work/driver" "started successfully on port ")
-DEMO_URL=$(line "$work/demo" "open " | cut -d ' ' -f 1)
+SERVER_URL=$(line "$work/log" "thumbd serves on " "$server")
+port=$(line "$work/driver" "started successfully on port " "$driver")
+DEMO_URL=$(line "$work/demo" "open " "$demo" | cut -d ' ' -f 1)
 DEMO_LOG=$work/demo
 THUMBD=$PWD/target/debug/thumbd
 CONFIG=$work/data/thumbd.toml

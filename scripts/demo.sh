@@ -3,6 +3,7 @@
 # whether Redis and MySQL agree. Ctrl-C ends it. THUMBD is the program, RATE the likes a second, DEMO_SECONDS an end of its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/line.sh
 
 thumbd=${THUMBD:-target/release/thumbd}
 rate=${RATE:-120}
@@ -24,20 +25,10 @@ trap 'exit 0' INT TERM
 
 setsid "$thumbd" dev --data "$work/data" >"$work/log" 2>&1 &
 server=$!
-url=
-for _ in $(seq 240); do
-    url=$(sed -n 's/^thumbd serves on //p' "$work/log")
-    [ -z "$url" ] || break
-    kill -0 "$server" 2>/dev/null || break
-    sleep 0.5
-done
-if [ -z "$url" ]; then
-    cat "$work/log" >&2
-    echo "demo: thumbd does not serve" >&2
-    exit 1
-fi
+url=$(line "$work/log" "thumbd serves on " "$server")
 echo "demo: open $url/ui in a browser; no token is needed. Ctrl-C ends it."
-echo "demo: $rate likes a second come in, and every 10 seconds a slice of them goes to MySQL."
+echo "demo: $rate likes a second of kind candidate come in, and every 10 seconds a slice of them goes to MySQL: watch the lag fall."
+echo "demo: try curl $url/v1/rankings/candidate"
 
 setsid "$thumbd" load "$votes" --kind candidate --url "$url" --rate "$rate" >"$work/load" 2>&1 &
 load=$!
@@ -57,7 +48,7 @@ while kill -0 "$server" 2>/dev/null; do
     if [ -n "$load" ] && ! kill -0 "$load" 2>/dev/null; then
         wait "$load" || true
         load=
-        echo "demo: all votes are in:"
+        echo "demo: all votes are in; it goes on serving until Ctrl-C:"
         cat "$work/load"
     fi
 done

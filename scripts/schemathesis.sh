@@ -3,6 +3,7 @@
 # header or body that is not described. EXAMPLES is how many requests for each call (100).
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/line.sh
 
 version=4.32.5
 tools=$PWD/target/schemathesis
@@ -29,18 +30,7 @@ export SERVICE_KEY=contract-service-key ADMIN_TOKEN=contract-admin-token
 THUMBD_SERVICE_KEY=$SERVICE_KEY THUMBD_ADMIN_TOKEN=$ADMIN_TOKEN THUMBD_LISTEN=127.0.0.1:0 \
     "$thumbd" dev --data "$work/data" >"$work/log" 2>&1 &
 server=$!
-url=
-for _ in $(seq 120); do
-    url=$(sed -n 's/^thumbd serves on //p' "$work/log")
-    [ -z "$url" ] || break
-    kill -0 "$server" 2>/dev/null || break
-    sleep 0.5
-done
-if [ -z "$url" ]; then
-    cat "$work/log" >&2
-    echo "schemathesis: thumbd does not serve" >&2
-    exit 1
-fi
+url=$(line "$work/log" "thumbd serves on " "$server")
 
 cp scripts/schemathesis.toml "$work/"
 # It writes what it found into the directory where it is started.
