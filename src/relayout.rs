@@ -11,7 +11,7 @@ use crate::flush::{Flusher, Upto};
 use crate::hot::Hot;
 use crate::ledger::{Layout, Ledger};
 use crate::limits::RETIRE_TRIES_MAX;
-use crate::service::{connect_hot, connect_ledger, distrust, layout};
+use crate::service::{connect_hot, connect_ledger, distrust, layout, mirrors};
 use crate::steps;
 
 /// Seconds for which kept slices of a retired layout stay in Redis.
@@ -51,6 +51,8 @@ async fn change(ledger: &Ledger, settings: &Settings) -> anyhow::Result<()> {
         key_prefix: stored.key_prefix.clone(),
         ..settings.clone()
     };
+    // What is drained now sets them too.
+    ledger.mirrors_adopt(mirrors(settings)).await?;
     let hot = connect_hot(&old).await?;
     let flusher = Flusher::new(hot.clone(), ledger.clone(), &old);
     for _ in 0..RETIRE_TRIES_MAX {

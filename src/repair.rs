@@ -124,19 +124,19 @@ impl Pass<'_> {
 
     /// The site's own columns become what the counts say.
     async fn mirrors(&self, on_change: &mut impl FnMut(Change)) -> Result<(), RepairError> {
-        for (name, mirror) in self.ledger.mirrors() {
-            // It comes from the settings, where it was checked.
-            let Ok(kind) = Kind::parse(name) else {
+        for (name, mirror) in self.ledger.mirrors().await? {
+            // What is no kind was written by hand.
+            let Ok(kind) = Kind::parse(name.as_str()) else {
                 continue;
             };
-            let column = self.ledger.mirror_open(name, mirror).await?;
+            let column = self.ledger.mirror_open(&name, &mirror).await?;
             let mut comparison = Comparison::new(self.ledger, kind.clone(), column);
             while let Some(differences) = comparison.next().await? {
                 let ids: Vec<&str> = differences.iter().map(|one| one.id.as_str()).collect();
                 if ids.is_empty() {
                     continue;
                 }
-                self.ledger.mirror_set(name, &ids).await?;
+                self.ledger.mirror_set(&name, &ids).await?;
                 for difference in differences {
                     let kind = kind.clone();
                     on_change(Change::Mirror { kind, difference });

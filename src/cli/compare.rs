@@ -8,11 +8,15 @@ use clap::{Arg, ArgMatches, Command};
 use super::say::say;
 use crate::config::{Mirror, Settings};
 use crate::domain::Kind;
+use crate::ledger::Ledger;
 use crate::moving::Comparison;
-use crate::service::connect_ledger;
+use crate::service::{self, connect_ledger};
 
 /// Differences that are printed; all are counted.
 const LISTED_MAX: u64 = 1000;
+
+/// Kinds that are named where one is not known.
+const KINDS_LISTED_MAX: usize = 20;
 
 /// The command and its arguments.
 pub(super) fn command() -> Command {
@@ -27,7 +31,7 @@ pub(super) fn command() -> Command {
                 .help("Kind of the targets"),
         )
         .arg(
-            name("table", "The site's table, or schema.table; without it the kind's mirror in the settings")
+            name("table", "The site's table, or schema.table; without it the kind's mirror")
                 .requires("id-column").requires("count-column"),
         )
         .arg(name("id-column", "Its column with the ids of targets").requires("table"))
@@ -61,14 +65,12 @@ impl Arguments {
 /// Runs the command.
 pub(super) async fn run(settings: Settings, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { kind, mirror } = arguments;
-    let mut mirrors = settings.kinds.mirrors();
-    let mut own = || mirrors.find(|(own, _)| **own == kind);
-    let mirror = mirror
-        .or_else(|| own().map(|(_, mirror)| mirror.clone()))
-        .with_context(|| {
-            format!("kind {kind} has no mirror in the settings: give --table, --id-column and --count-column")
-        })?;
     let ledger = connect_ledger(&settings)?;
+    let mirror = match mirror {
+        Some(mirror) => mirror,
+        None => of_kind(&ledger, &settings, &kind).await?,
+    };
+    known(&ledger, &kind).await?;
     let column = ledger.mirror_open(kind.as_str(), &mirror).await?;
     let mut comparison = Comparison::new(&ledger, kind, column);
     let mut total = 0_u64;
@@ -100,4 +102,38 @@ pub(super) async fn run(settings: Settings, arguments: Arguments) -> anyhow::Res
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// The column that is kept at the counts of a kind, or will be.
+async fn of_kind(ledger: &Ledger, settings: &Settings, kind: &Kind) -> anyhow::Result<Mirror> {
+    let stored = ledger.mirrors().await?.into_iter();
+    let mut own = service::mirrors(settings);
+    let kept = stored.map(|(name, mirror)| (name == kind.as_str()).then_some(mirror));
+    kept.flatten()
+        .next()
+        .or_else(|| {
+            own.find(|(name, _)| *name == kind.as_str())
+                .map(|(_, mirror)| mirror.clone())
+        })
+        .with_context(|| {
+            format!("kind {kind} has no mirror: give --table, --id-column and --count-column")
+        })
+}
+
+/// Refuses a kind of which nothing was ever stored: all its counts would be 0, and more likely the name is wrong.
+async fn known(ledger: &Ledger, kind: &Kind) -> anyhow::Result<()> {
+    let known = ledger.kind_names(usize::from(u16::MAX)).await?;
+    if known.contains(kind) {
+        return Ok(());
+    }
+    let listed: Vec<&str> = known
+        .iter()
+        .map(Kind::as_str)
+        .take(KINDS_LISTED_MAX)
+        .collect();
+    let names = match listed.is_empty() {
+        true => "no kind has".to_owned(),
+        false => format!("these have: {}", listed.join(", ")),
+    };
+    anyhow::bail!("kind {kind} has no likes in MySQL yet, nor had any; {names}")
 }

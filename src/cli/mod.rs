@@ -15,6 +15,7 @@ mod key;
 mod lines;
 pub mod load;
 pub mod migrate;
+mod mirror;
 mod quarantine;
 mod repair;
 mod say;
@@ -75,6 +76,7 @@ pub fn command() -> Command {
         .subcommand(with_settings(doctor::command(), ALL))
         .subcommand(quarantine::command())
         .subcommand(feed::command())
+        .subcommand(mirror::command())
         .subcommand(key::command())
         .subcommand(with_settings(import::command(), BOTH_STORES))
         .subcommand(with_settings(export::command(), &[Group::Database]))
@@ -156,6 +158,7 @@ fn dispatch(matches: &ArgMatches, environment: &Environment) -> anyhow::Result<E
                 quarantine::run(settings, quarantine::Arguments::read(arguments)?).await
             }
             "feed" => feed::run(settings, feed::Arguments::read(arguments)?).await,
+            "mirror" => mirror::run(settings, mirror::Arguments::read(arguments)?).await,
             "repair" => repair::run(settings).await,
             "import" => import::run(settings, import::Arguments::read(arguments)?).await,
             "export" => export::run(settings, export::Arguments::read(arguments)).await,

@@ -210,6 +210,6 @@ fn mirror_text(kind: &str, settings: &toml::Table) -> Result<String, String> {
     let [table, id_column, count_column] = MIRROR_KEYS.map(text);
     let mirror = Mirror::parse(table?, id_column?, count_column?);
     mirror
-        .map(|mirror| format!(":{}", mirror.text()))
+        .map(|mirror| format!(":{mirror}"))
         .map_err(|problem| format!("kinds.{kind}: {problem}"))
 }

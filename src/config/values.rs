@@ -91,14 +91,12 @@ impl Mirror {
         }
     }
 
-    /// What [`Mirror::parse_text`] reads.
-    pub(super) fn text(&self) -> String {
-        let schema = self.schema.iter().map(|schema| format!("{schema}."));
-        let schema: String = schema.collect();
-        format!(
-            "{schema}{}/{}/{}",
-            self.table, self.id_column, self.count_column
-        )
+    /// `table` or `schema.table`, as [`Mirror::parse`] reads it.
+    pub fn site_table(&self) -> String {
+        match &self.schema {
+            Some(schema) => format!("{schema}.{}", self.table),
+            None => self.table.clone(),
+        }
     }
 
     /// The schema, if it is not thumbd's own.
@@ -119,6 +117,14 @@ impl Mirror {
     /// The column that is set.
     pub fn count_column(&self) -> &str {
         &self.count_column
+    }
+}
+
+/// What [`Mirror::parse_text`] reads.
+impl fmt::Display for Mirror {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.site_table();
+        write!(f, "{table}/{}/{}", self.id_column, self.count_column)
     }
 }
 

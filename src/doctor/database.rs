@@ -1,17 +1,18 @@
 //! MySQL or MariaDB by itself: server, user, schema, tables, and what stands in them that somebody must know of.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use chrono::Utc;
 
 use super::{Beat, Notes};
-use crate::config::Settings;
+use crate::config::{Mirror, Settings};
 use crate::jobs::COMPENSATE;
 use crate::ledger::{
     DatabaseInfo, FeedState, Ledger, LedgerError, Migrations, RIGHTS, RIGHTS_TO_MIGRATE,
 };
 use crate::limits::{DOCTOR_IDLE_MIN, DOCTOR_PING_SLOW, PACKET_BYTES_MIN, STAGE_ROW_BYTES_MAX};
-use crate::service::connect_ledger;
+use crate::service::{self, connect_ledger};
 
 /// What helps where thumbd was not let in or not heard.
 const REACH: &str = "look at THUMBD_DATABASE_URL (user, password, host, port, database), at whether the server runs, and at what is between";
@@ -51,7 +52,10 @@ pub(super) async fn check(
     connections(notes, &info, settings, instances);
     rights(notes, &ledger, &info, settings).await;
     let migrated = schema(notes, &ledger, settings).await;
-    mirrors(notes, &ledger).await;
+    if let Err(error) = mirrors(notes, &ledger, settings, migrated).await {
+        notes.failed("mirrors", error, ASK);
+        return None;
+    }
     let tables_ok = if migrated {
         tables(notes, &ledger).await
     } else {
@@ -321,20 +325,56 @@ async fn schema(notes: &mut Notes, ledger: &Ledger, settings: &Settings) -> bool
     pending.is_empty()
 }
 
-async fn mirrors(notes: &mut Notes, ledger: &Ledger) {
-    for (kind, mirror) in ledger.mirrors() {
+/// The mirrors that are kept, and those that the settings would have kept.
+async fn mirrors(
+    notes: &mut Notes,
+    ledger: &Ledger,
+    settings: &Settings,
+    migrated: bool,
+) -> Result<(), LedgerError> {
+    let stored = match migrated {
+        true => BTreeMap::from_iter(ledger.mirrors().await?),
+        false => BTreeMap::new(),
+    };
+    let wanted: BTreeMap<&str, &Mirror> = service::mirrors(settings).collect();
+    let kinds: BTreeSet<&str> = stored
+        .keys()
+        .map(String::as_str)
+        .chain(wanted.keys().copied())
+        .collect();
+    for kind in kinds {
+        let (kept, own) = (stored.get(kind), wanted.get(kind).copied());
+        let (mirror, said) = match (kept, own) {
+            (Some(kept), Some(own)) if kept != own => {
+                notes.failed(
+                    "mirrors",
+                    LedgerError::MirrorOther {
+                        kind: kind.to_owned(),
+                        stored: Box::new(kept.clone()),
+                        wanted: Box::new(own.clone()),
+                    },
+                    &format!("give all processes the same, or: thumbd mirror remove {kind}"),
+                );
+                continue;
+            }
+            (Some(kept), Some(_)) => (kept, ""),
+            (Some(kept), None) => (kept, "; it is kept though these settings do not name it"),
+            (None, Some(own)) => (own, " as soon as serve starts"),
+            (None, None) => continue,
+        };
         match ledger.mirror_check(kind, mirror).await {
             Ok(()) => notes.ok(
                 "mirrors",
-                format!("{}.{} takes the counts of {kind}", mirror.table(), mirror.count_column()),
+                format!("{}.{} takes the counts of {kind}{said}", mirror.table(), mirror.count_column()),
             ),
             Err(error) => notes.failed(
                 "mirrors",
                 error,
-                "make the table or column, give the right that is named, or take the mirror out of the settings",
+                &format!("make the table or column, or give the right that is named; or take the mirror out of the settings and: thumbd mirror remove {kind}"),
             ),
         }
     }
+    Ok(())
 }
 
 async fn tables(notes: &mut Notes, ledger: &Ledger) -> Result<(), LedgerError> {

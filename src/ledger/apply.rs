@@ -104,8 +104,6 @@ impl Ledger {
             });
         }
         let mut session = self.session().await?;
-        // Outside of the transaction: looked at once.
-        self.mirrors.columns(&mut session).await?;
         let mut out = LeftOut::default();
         let mut tries_all = 0;
         for round in 0..=REFUSED_ROUNDS_MAX {
@@ -256,9 +254,8 @@ async fn transact(
         };
         match write(session, rows, partitions, rules).await? {
             Ok(written) => {
-                let columns = mirrors.columns(session).await?;
                 let counts = written.moves.changed();
-                missing = mirror::copy(session, columns, &counts).await?;
+                missing = mirror::copy(session, mirrors, &counts).await?;
                 stopped =
                     outbox::record(session, &state.feed, rows, &written.changed, &counts).await?;
                 applied = written.applied;

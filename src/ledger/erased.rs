@@ -261,7 +261,6 @@ impl Ledger {
         token: &str,
     ) -> Result<Erased, LedgerError> {
         let mut session = self.session().await?;
-        self.mirrors.columns(&mut session).await?;
         let mut tries = 1;
         loop {
             match remove(&mut session, &self.mirrors, (open, user), layout, token).await {
@@ -485,9 +484,8 @@ pub(super) async fn tell(
     taken_back: &[StageRow<'_>],
 ) -> Result<(Missing, bool), LedgerError> {
     moves.write(session).await?;
-    let columns = mirrors.columns(session).await?;
     let counts = moves.changed();
-    let missing = mirror::copy(session, columns, &counts).await?;
+    let missing = mirror::copy(session, mirrors, &counts).await?;
     let written: Vec<(usize, bool)> = taken_back.iter().map(|row| (row.at, true)).collect();
     let stopped = outbox::record(session, feed, taken_back, &written, &counts).await?;
     Ok((missing, stopped))

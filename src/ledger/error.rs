@@ -5,6 +5,7 @@ use std::time::Duration;
 use sqlx::mysql::MySqlDatabaseError;
 
 use super::Layout;
+use crate::config::Mirror;
 use crate::domain::SliceId;
 
 /// Why the ledger did not do what was asked. Nothing was changed, except where a variant says that this is not known.
@@ -124,6 +125,18 @@ pub enum LedgerError {
         #[source]
         source: Option<sqlx::Error>,
     },
+    /// A kind's mirror is another column than the settings say.
+    #[error(
+        "the mirror of kind {kind} is {stored}, the settings say {wanted}: give all processes the same, or take it away by `thumbd mirror remove {kind}` first"
+    )]
+    MirrorOther {
+        /// The kind.
+        kind: String,
+        /// What is kept now.
+        stored: Box<Mirror>,
+        /// What the settings say.
+        wanted: Box<Mirror>,
+    },
     /// Somebody else has changed rows or counts and has not told Redis yet, or died before: the next flush clears that up.
     #[error("another import or repair is under way, or died")]
     OutsideOther,
@@ -166,6 +179,7 @@ impl LedgerError {
             | Self::Refused(_)
             | Self::TooManyRefused { .. }
             | Self::Mirror { .. }
+            | Self::MirrorOther { .. }
             | Self::OutsideOther
             | Self::Database(_) => false,
         }

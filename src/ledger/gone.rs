@@ -164,7 +164,6 @@ impl Ledger {
         token: &str,
     ) -> Result<ErasedLikes, LedgerError> {
         let mut session = self.session().await?;
-        self.mirrors.columns(&mut session).await?;
         let removal = Removal {
             job: open.id,
             kind_id: kind_id(&mut session, target).await?,

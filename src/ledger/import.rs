@@ -58,7 +58,6 @@ impl Ledger {
     /// Applies a chunk. The same chunk may be applied again, and then changes nothing.
     pub async fn import(&self, chunk: &ImportChunk) -> Result<Imported, LedgerError> {
         let mut session = self.session().await?;
-        self.mirrors.columns(&mut session).await?;
         let mut tries = 1;
         let mut void = BTreeSet::new();
         loop {
@@ -139,9 +138,8 @@ async fn import(
         Ok(written) => written,
         Err(LeftOut { void, .. }) => return Ok(Ended::LeaveOut(void)),
     };
-    let columns = mirrors.columns(session).await?;
     let counts = written.moves.changed();
-    let missing = mirror::copy(session, columns, &counts).await?;
+    let missing = mirror::copy(session, mirrors, &counts).await?;
     let stopped = outbox::record(session, &state.feed, &rows, &written.changed, &counts).await?;
     hold(session).await?;
     if !written.changed.is_empty() {

@@ -1,13 +1,15 @@
 //! Columns of the site's own that are set to the counts of a kind's targets, in the transaction that moves the counts.
 //!
+//! Which columns these are stands in `thumb_mirror`, and is read in each such transaction while `flush_state` is locked: so every
+//! process sets them, whatever its own settings say, and none sets one that was taken away.
 //! The column is set to the count and not moved by a difference, so whoever sets it again changes nothing. A target without a row
 //! there is nobody's fault; any other failure fails the transaction, because a mirror that silently stays behind is worse than none.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
+use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, Row};
-use tokio::sync::OnceCell;
 
 use super::session::{Session, Statement};
 use super::sized::{Piece, Sized, list};
@@ -30,11 +32,20 @@ static COUNTS: LazyLock<Sized> = LazyLock::new(|| {
     })
 });
 
-/// Mirrors as they were asked for, and once they have been looked at, as they are.
+/// What is stored. At most one row a kind.
+const STORED: &str =
+    "SELECT kind, site_table, id_column, count_column FROM thumb_mirror ORDER BY kind";
+
+/// The columns as they were when they were looked at last, which is once as long as what is stored stays the same.
 #[derive(Debug, Default)]
 pub(super) struct Mirrors {
-    wanted: Vec<(String, Mirror)>,
-    found: OnceCell<Vec<MirrorColumn>>,
+    looked: Mutex<Arc<Looked>>,
+}
+
+#[derive(Debug, Default)]
+struct Looked {
+    stored: Vec<(String, Mirror)>,
+    columns: Vec<MirrorColumn>,
 }
 
 /// Targets by the number of their kind, in order.
@@ -217,7 +228,9 @@ fn failed(kind: &str, table: &str, error: LedgerError, problem: &str) -> LedgerE
         LedgerError::Busy(_) | LedgerError::Unavailable(_) | LedgerError::Timeout(_) => {
             return error;
         }
-        LedgerError::Refused(error) | LedgerError::Denied(error) | LedgerError::Database(error) => {
+        // MySQL does not tell those who may not know.
+        LedgerError::Denied(error) => (format!("it is not there, or {problem}"), Some(error)),
+        LedgerError::Refused(error) | LedgerError::Database(error) => {
             (problem.to_owned(), Some(error))
         }
         _ => (format!("{problem}: there is no such table or column"), None),
@@ -245,50 +258,68 @@ fn quoted(mirror: &Mirror) -> (String, String, String) {
 }
 
 impl Mirrors {
-    pub(super) fn new(wanted: Vec<(String, Mirror)>) -> Self {
-        Self {
-            wanted,
-            found: OnceCell::new(),
+    /// The columns that are to be set, in the transaction that has `flush_state` locked.
+    async fn current(&self, session: &mut Session) -> Result<Arc<Looked>, LedgerError> {
+        let stored = stored(session).await?;
+        let known = Arc::clone(&self.looked.lock().unwrap_or_else(PoisonError::into_inner));
+        if known.stored == stored {
+            return Ok(known);
         }
-    }
-
-    /// The columns; they are looked at the first time.
-    pub(super) async fn columns(
-        &self,
-        session: &mut Session,
-    ) -> Result<&[MirrorColumn], LedgerError> {
-        let look = async || {
-            let mut found = Vec::with_capacity(self.wanted.len());
-            for (kind, mirror) in &self.wanted {
-                found.push(look(session, kind, mirror, true).await?);
-            }
-            Ok(found)
-        };
-        self.found.get_or_try_init(look).await.map(Vec::as_slice)
+        let mut columns = Vec::with_capacity(stored.len());
+        for (kind, mirror) in &stored {
+            columns.push(look(session, kind, mirror, true).await?);
+        }
+        let looked = Arc::new(Looked { stored, columns });
+        *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&looked);
+        Ok(looked)
     }
 }
 
-/// Sets the mirrors of these targets to their counts, within the transaction that changed them.
+/// What is stored now.
+async fn stored(session: &mut Session) -> Result<Vec<(String, Mirror)>, LedgerError> {
+    let rows = session.fetch_all(sqlx::query(STORED)).await?;
+    let decode = |row: &MySqlRow| {
+        let kind: String = row.try_get(0)?;
+        let names: (String, String, String) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+        match Mirror::parse(&names.0, &names.1, &names.2) {
+            Ok(mirror) => Ok((kind, mirror)),
+            // Written by hand.
+            Err(problem) => Err(LedgerError::Mirror {
+                kind,
+                table: names.0,
+                problem,
+                source: None,
+            }),
+        }
+    };
+    rows.iter().map(decode).collect()
+}
+
+/// Sets the mirrors of these targets to their counts, within the transaction that changed them and has `flush_state` locked.
 pub(super) async fn copy(
     session: &mut Session,
-    columns: &[MirrorColumn],
+    mirrors: &Mirrors,
     changed: &Changed<'_>,
 ) -> Result<Missing, LedgerError> {
-    let mut missing = Missing::new();
-    if columns.is_empty() || changed.is_empty() {
-        return Ok(missing);
+    let mut without_row = Missing::new();
+    if changed.is_empty() {
+        return Ok(without_row);
     }
-    let names: Vec<&str> = columns.iter().map(|column| column.kind.as_str()).collect();
-    let numbers = kinds::read(session, &names).await?;
-    for column in columns {
+    let looked = mirrors.current(session).await?;
+    if looked.columns.is_empty() {
+        return Ok(without_row);
+    }
+    let names = looked.columns.iter().map(|column| column.kind.as_str());
+    let numbers = kinds::read(session, &names.collect::<Vec<_>>()).await?;
+    for column in &looked.columns {
         let kind_id = numbers.get(&column.kind).copied();
         let targets = kind_id.and_then(|kind_id| changed.get(&kind_id));
         if let Some(targets) = targets {
-            let without = copy_counts(session, column, kind_id, targets).await?;
-            missing.push((column.kind.clone(), without));
+            let count = copy_counts(session, column, kind_id, targets).await?;
+            without_row.push((column.kind.clone(), count));
         }
     }
-    Ok(missing)
+    Ok(without_row)
 }
 
 /// Sets one mirror; a kind without a number has no likes yet.
@@ -427,13 +458,47 @@ async fn column_type(
 }
 
 impl Ledger {
-    /// Looks whether all mirrors can be set; the error says what is missing.
-    pub async fn mirrors_check(&self) -> Result<(), LedgerError> {
-        if self.mirrors.wanted.is_empty() {
-            return Ok(());
-        }
+    /// Stores mirrors that are wanted and not known yet, after a look whether all can be set; the error says what is missing.
+    /// Another column than the stored one is refused: two processes would take turns at which of both stays behind.
+    pub async fn mirrors_adopt(
+        &self,
+        wanted: impl IntoIterator<Item = (&str, &Mirror)>,
+    ) -> Result<(), LedgerError> {
         let mut session = self.session().await?;
-        self.mirrors.columns(&mut session).await.map(drop)
+        let wanted: Vec<(&str, &Mirror)> = wanted.into_iter().collect();
+        for (kind, mirror) in &wanted {
+            look(&mut session, kind, mirror, true).await?;
+        }
+        // What is stored already needs no lock, which a flush may hold for long.
+        if missing(stored(&mut session).await?, &wanted)?.is_empty() {
+            return self.mirrors.current(&mut session).await.map(drop);
+        }
+        let mut tries = 1;
+        loop {
+            match adopt(&mut session, &self.mirrors, &wanted).await {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    session.rollback().await;
+                    apply::again(error, &session, &mut tries).await?;
+                }
+            }
+        }
+    }
+
+    /// The mirrors that are kept, by kind.
+    pub async fn mirrors(&self) -> Result<Vec<(String, Mirror)>, LedgerError> {
+        stored(&mut self.session().await?).await
+    }
+
+    /// Lets go of a kind's mirror, if it has one; the column stays as it is. Nobody sets it any more when this has ended.
+    pub async fn mirror_remove(&self, kind: &str) -> Result<bool, LedgerError> {
+        let mut session = self.session().await?;
+        session.begin("START TRANSACTION").await?;
+        state::read(&mut session, true).await?;
+        let remove = sqlx::query("DELETE FROM thumb_mirror WHERE kind = ?").bind(kind.to_owned());
+        let removed = session.execute(remove).await?;
+        session.commit().await?;
+        Ok(removed > 0)
     }
 
     /// Looks whether one mirror can be set.
@@ -441,12 +506,6 @@ impl Ledger {
         look(&mut self.session().await?, kind, mirror, true)
             .await
             .map(drop)
-    }
-
-    /// The mirrors that were asked for, by kind.
-    pub fn mirrors(&self) -> impl Iterator<Item = (&str, &Mirror)> {
-        let wanted = self.mirrors.wanted.iter();
-        wanted.map(|(kind, mirror)| (kind.as_str(), mirror))
     }
 
     /// Looks at a mirror that is only to be read.
@@ -492,13 +551,9 @@ impl Ledger {
     /// Sets the mirror of some targets of a kind to their counts.
     pub async fn mirror_set(&self, kind: &str, ids: &[&str]) -> Result<(), LedgerError> {
         let mut session = self.session().await?;
-        let columns = self.mirrors.columns(&mut session).await?;
-        let Some(column) = columns.iter().find(|column| column.kind == kind) else {
-            return Ok(());
-        };
         let mut tries = 1;
         loop {
-            match set(&mut session, column, ids).await {
+            match set(&mut session, &self.mirrors, kind, ids).await {
                 Ok(()) => return Ok(()),
                 Err(error) => {
                     session.rollback().await;
@@ -509,17 +564,66 @@ impl Ledger {
     }
 }
 
+/// Those of the wanted mirrors that are not stored yet.
+fn missing<'a>(
+    stored: Vec<(String, Mirror)>,
+    wanted: &[(&'a str, &'a Mirror)],
+) -> Result<Vec<(&'a str, &'a Mirror)>, LedgerError> {
+    let known: HashMap<String, Mirror> = stored.into_iter().collect();
+    let mut missing = Vec::new();
+    for (kind, mirror) in wanted {
+        match known.get(*kind) {
+            None => missing.push((*kind, *mirror)),
+            Some(stored) if stored == *mirror => {}
+            Some(stored) => {
+                return Err(LedgerError::MirrorOther {
+                    kind: (*kind).to_owned(),
+                    stored: Box::new(stored.clone()),
+                    wanted: Box::new((*mirror).clone()),
+                });
+            }
+        }
+    }
+    Ok(missing)
+}
+
+async fn adopt(
+    session: &mut Session,
+    mirrors: &Mirrors,
+    wanted: &[(&str, &Mirror)],
+) -> Result<(), LedgerError> {
+    const STORE: &str =
+        "INSERT INTO thumb_mirror (kind, site_table, id_column, count_column) VALUES (?, ?, ?, ?)";
+    session.begin("START TRANSACTION").await?;
+    // Nobody moves counts while this is locked, and whoever does so afterwards sets what is stored here.
+    state::read(session, true).await?;
+    for (kind, mirror) in missing(stored(session).await?, wanted)? {
+        let store = sqlx::query(STORE)
+            .bind(kind.to_owned())
+            .bind(mirror.site_table())
+            .bind(mirror.id_column().to_owned())
+            .bind(mirror.count_column().to_owned());
+        session.execute(store).await?;
+    }
+    mirrors.current(session).await?;
+    session.commit().await
+}
+
 async fn set(
     session: &mut Session,
-    column: &MirrorColumn,
+    mirrors: &Mirrors,
+    kind: &str,
     ids: &[&str],
 ) -> Result<(), LedgerError> {
     session.begin("START TRANSACTION").await?;
     // No count moves while this is locked.
     state::read(session, true).await?;
-    let numbers = kinds::read(session, &[&column.kind]).await?;
-    let kind_id = numbers.get(&column.kind).copied();
-    copy_counts(session, column, kind_id, ids).await?;
+    let looked = mirrors.current(session).await?;
+    let column = looked.columns.iter().find(|column| column.kind == kind);
+    if let Some(column) = column {
+        let numbers = kinds::read(session, &[kind]).await?;
+        copy_counts(session, column, numbers.get(kind).copied(), ids).await?;
+    }
     session.commit().await
 }
 

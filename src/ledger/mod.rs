@@ -59,8 +59,6 @@ pub use repair::CountRepair;
 use session::Session;
 pub use state::{FlushState, Layout, Progress};
 
-use crate::config::Mirror;
-
 /// Bounds of the use of MySQL.
 #[derive(Debug, Clone)]
 pub struct LedgerOptions {
@@ -137,15 +135,6 @@ impl Ledger {
             mirrors: Arc::default(),
             outdated,
         })
-    }
-
-    /// The same handle, which also copies the counts of these kinds to columns of the site's own.
-    pub fn with_mirrors(self, mirrors: impl IntoIterator<Item = (String, Mirror)>) -> Self {
-        let mirrors = Mirrors::new(mirrors.into_iter().collect());
-        Self {
-            mirrors: Arc::new(mirrors),
-            ..self
-        }
     }
 
     /// Asks the server for a sign of life.

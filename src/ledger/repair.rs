@@ -59,7 +59,6 @@ async fn repair(
     targets: &[String],
     token: &str,
 ) -> Result<(Vec<CountRepair>, Missing, bool), LedgerError> {
-    let columns = mirrors.columns(session).await?;
     session.begin("START TRANSACTION").await?;
     // Nobody writes rows or counts while this is locked.
     let state = state::read(session, true).await?;
@@ -89,7 +88,7 @@ async fn repair(
         let mark = sqlx::query("UPDATE flush_state SET outside_token = ? WHERE id = 1");
         session.execute(mark.bind(token.to_owned())).await?;
     }
-    let missing = mirror::copy(session, columns, &changed).await?;
+    let missing = mirror::copy(session, mirrors, &changed).await?;
     let stopped = outbox::record(session, &state.feed, &[], &[], &changed).await?;
     session.commit().await?;
     Ok((repairs, missing, stopped))

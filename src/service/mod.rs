@@ -25,7 +25,7 @@ pub use lookup::Seen;
 pub use recover::{check as recover_check, damage, distrust, new_generation};
 pub use thumb::Outcome;
 
-use crate::config::Settings;
+use crate::config::{Mirror, Settings};
 use crate::hot::{Hot, HotError, HotOptions, Writes};
 use crate::ledger::{Layout, Ledger, LedgerOptions};
 use crate::limits::LIST_QUERIES_MAX;
@@ -71,7 +71,7 @@ impl Service {
                 anyhow::bail!("redis cannot be used: {problem}");
             }
         }
-        ledger.mirrors_check().await?;
+        ledger.mirrors_adopt(mirrors(settings)).await?;
         ledger
             .adopt_layout(&layout(settings))
             .await
@@ -216,10 +216,14 @@ pub fn connect_ledger(settings: &Settings) -> anyhow::Result<Ledger> {
         acquire_timeout: Duration::from_millis(settings.database_acquire_timeout_ms),
         statement_timeout: Duration::from_millis(settings.database_statement_timeout_ms),
     };
+    let url = settings.require_database_url()?;
+    Ok(Ledger::connect(url.expose(), options)?)
+}
+
+/// The mirrors that the settings name, by kind.
+pub fn mirrors(settings: &Settings) -> impl Iterator<Item = (&str, &Mirror)> {
     let mirrors = settings.kinds.mirrors();
-    let mirrors = mirrors.map(|(kind, mirror)| (kind.to_string(), mirror.clone()));
-    let ledger = Ledger::connect(settings.require_database_url()?.expose(), options)?;
-    Ok(ledger.with_mirrors(mirrors))
+    mirrors.map(|(kind, mirror)| (kind.as_str(), mirror))
 }
 
 /// A connection to Redis as the settings say.

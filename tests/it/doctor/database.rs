@@ -370,6 +370,33 @@ async fn a_mirror_that_does_not_fit_is_found() {
             &["mirror of kind blog", word],
         );
     }
+    // What is kept counts, whatever the settings say.
+    t.ledger
+        .mirrors_adopt(thumbd::service::mirrors(&right))
+        .await
+        .unwrap();
+    says(
+        &look(&t.settings).await,
+        "ok database mirrors",
+        &["post.likes takes the counts of blog; it is kept though these settings do not name it"],
+    );
+    t.sql("ALTER TABLE post ADD hearts INT").await;
+    let report = look(&mirrored("post", "hearts")).await;
+    assert_eq!(bad(&report), ["failure database mirrors"]);
+    says(
+        &report,
+        "failure database mirrors",
+        &[
+            "is post/id/likes, the settings say post/id/hearts",
+            "thumbd mirror remove blog",
+        ],
+    );
+    t.sql("DROP TABLE post").await;
+    says(
+        &look(&t.settings).await,
+        "failure database mirrors",
+        &["no such table or column", "thumbd mirror remove blog"],
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,6 +62,14 @@ async fn a_planted_difference_is_found_and_nothing_else() {
         text.contains("x4099\t1\t0\t-1\n1 differences in 4105 rows"),
         "{text}"
     );
+    // A kind that is none: all of its counts would be 0.
+    let misspelt = [&["compare", "--kind", "blgo"], &other[..]].concat();
+    let (code, text) = t.program(&misspelt).await;
+    assert_eq!(code, Some(1), "{text}");
+    assert!(
+        text.contains("kind blgo has no likes in MySQL yet, nor had any; these have: blog"),
+        "{text}"
+    );
     let (code, text) = t.program(&["compare", "--kind", "photo"]).await;
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("kind photo has no mirror"), "{text}");

@@ -182,6 +182,102 @@ async fn an_import_and_a_repair_set_it_too() {
     t.check().await;
 }
 
+/// The same stores with settings that know of no mirror.
+fn silent(t: &Stand) -> Settings {
+    Settings {
+        kinds: Kinds::any(),
+        ..t.settings.clone()
+    }
+}
+
+#[tokio::test]
+async fn who_was_not_told_of_a_mirror_sets_it_all_the_same() {
+    let told = stand(2).await;
+    told.like("u1", "blog:1").await.unwrap();
+    let t = Stand::on(silent(&told)).await;
+    t.flush().await;
+    assert_eq!(blog(&t, 1).await, 1);
+    import(&t, "u2,1\nu3,1\nu1,2\n").await.result.unwrap();
+    assert_eq!((blog(&t, 1).await, blog(&t, 2).await), (3, 1));
+    erasure::request(&t.service, &user("u2")).await.unwrap();
+    t.eraser().run().await.unwrap();
+    assert_eq!(blog(&t, 1).await, 2);
+    t.sql("UPDATE blog SET thumb_count = 9").await;
+    let (code, text) = t.program(&["compare", "--kind", "blog"]).await;
+    assert_eq!(code, Some(1), "{text}");
+    let (code, text) = t.program(&["repair"]).await;
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!((blog(&t, 1).await, blog(&t, 42).await), (2, 0));
+    t.like("u4", "blog:42").await.unwrap();
+    let (code, text) = t.program(&["flush"]).await;
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(blog(&t, 42).await, 1);
+    t.check().await;
+}
+
+#[tokio::test]
+async fn a_mirror_is_taken_away_from_all_at_once_and_only_so_replaced() {
+    let t = stand(1).await;
+    let (code, text) = t.program(&["mirror", "list"]).await;
+    assert_eq!(code, Some(0), "{text}");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let kept = ["blog", "blog/id/thumb_count", "page", "page/id/thumb_count"];
+    assert_eq!(words, kept);
+    t.script(
+        "CREATE TABLE other (id INT PRIMARY KEY, thumb_count INT); INSERT INTO other VALUES (1, 0)",
+    )
+    .await;
+    let other = Settings {
+        kinds: mirrored(&[("blog", "other")]),
+        ..t.settings.clone()
+    };
+    let text = refused(&other).await;
+    let both =
+        "the mirror of kind blog is blog/id/thumb_count, the settings say other/id/thumb_count";
+    assert!(text.contains(both), "{text}");
+    assert!(text.contains("thumbd mirror remove blog"), "{text}");
+
+    // Those who run need not start again.
+    for (code, said) in [(0, "no longer set"), (1, "has no mirror")] {
+        let (found, text) = t.program(&["mirror", "remove", "blog"]).await;
+        assert_eq!(found, Some(code), "{text}");
+        assert!(text.contains(said), "{text}");
+    }
+    for (user, target) in [("u1", "blog:1"), ("u1", "page:ab")] {
+        t.like(user, target).await.unwrap();
+    }
+    t.flush().await;
+    assert_eq!(blog(&t, 1).await, 0);
+    assert_eq!(pages(&t).await[2].1, Some(1));
+    // Nor when it is replaced.
+    let new = Stand::on(other).await;
+    t.like("u2", "blog:1").await.unwrap();
+    t.flush().await;
+    let there = "SELECT CAST(thumb_count AS SIGNED) FROM other WHERE id = 1";
+    assert_eq!((blog(&t, 1).await, new.number(there).await), (0, 2));
+    t.check().await;
+}
+
+#[tokio::test]
+async fn a_start_waits_for_no_flush_but_one_that_brings_a_mirror_does() {
+    let t = stand(1).await;
+    let mut flush = t.pool.begin().await.unwrap();
+    let lock = "SELECT * FROM flush_state FOR UPDATE";
+    flush.fetch_all(lock).await.unwrap();
+    Service::build(&t.settings).await.unwrap();
+    Service::build(&silent(&t)).await.unwrap();
+    let more = Settings {
+        kinds: mirrored(&[("blog", "blog"), ("more", "page")]),
+        ..t.settings.clone()
+    };
+    let start = tokio::spawn(async move { Service::build(&more).await.map(drop) });
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert!(!start.is_finished());
+    flush.rollback().await.unwrap();
+    start.await.unwrap().unwrap();
+    assert_eq!(t.number("SELECT COUNT(*) FROM thumb_mirror").await, 3);
+}
+
 #[tokio::test]
 async fn a_mirror_that_fails_stops_the_flush_and_loses_nothing() {
     let t = stand(1).await;
@@ -315,6 +411,7 @@ async fn what_does_not_fit_is_refused_at_start_with_the_grant_that_is_wanted() {
     ))
     .await;
     t.script(grant).await;
+    t.ledger.mirror_remove("blog").await.unwrap();
     let t = Stand::on(limited).await;
     t.like("u1", "blog:1").await.unwrap();
     t.flush().await;
