@@ -125,11 +125,12 @@ pub(super) async fn run(settings: Settings, arguments: Arguments) -> anyhow::Res
     say!("refused       {}", summary.refused);
     say!("seconds       {:.1}", begun.elapsed().as_secs_f64());
     let reached = summary.reached;
-    let go_on = || {
-        format!(
+    let go_on = || match reached {
+        0 => "nothing was imported".to_owned(),
+        _ => format!(
             "everything up to line {reached} is in: run it again, or go on with --from-line {}",
             reached + 1
-        )
+        ),
     };
     result.with_context(go_on)?;
     // A read of standard input that is under way cannot be ended.

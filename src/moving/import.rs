@@ -42,7 +42,7 @@ pub struct Summary {
     pub already: u64,
     /// Lines whose user or target was erased since: they are left out.
     pub erased: u64,
-    /// Lines that were not taken.
+    /// Lines that were not taken, those of the transaction that failed included.
     pub refused: u64,
     /// Up to here everything is in; an import from the next line goes on.
     pub reached: u64,
@@ -68,7 +68,7 @@ pub enum ImportError {
     Unreachable,
     /// More lines were refused than may be.
     #[error(
-        "{refused} lines were refused, {allowed} may be; the lines around the last one were not imported"
+        "{refused} lines were refused, {allowed} are allowed (--max-errors); nothing of the transaction with the last of them was imported"
     )]
     TooManyRefused {
         /// How many were.
@@ -176,7 +176,7 @@ impl Importer {
     }
 
     async fn collect(
-        &self,
+        &mut self,
         lines: &mut Receiver<Line>,
         on_refused: &mut impl FnMut(u64, &str),
     ) -> Result<Batch, ImportError> {
@@ -219,7 +219,7 @@ impl Importer {
     }
 
     fn refuse(
-        &self,
+        &mut self,
         batch: &mut Batch,
         number: u64,
         problem: &str,
@@ -227,7 +227,8 @@ impl Importer {
     ) -> Result<(), ImportError> {
         on_refused(number, problem);
         batch.refused += 1;
-        let refused = self.summary.refused + batch.refused;
+        self.summary.refused += 1;
+        let refused = self.summary.refused;
         if refused > self.options.errors_max {
             return Err(ImportError::TooManyRefused {
                 refused,
@@ -249,7 +250,6 @@ impl Importer {
         self.summary.lines += batch.lines;
         self.summary.likes += likes;
         self.summary.erased += erased;
-        self.summary.refused += batch.refused;
         self.summary.already += batch.lines - batch.refused - erased - likes;
         self.summary.reached = batch.last;
         Ok(())
@@ -257,7 +257,7 @@ impl Importer {
 
     /// While the lease is held, so that no flush of others meets the mark. Gives how many likes are new, and how many are void.
     async fn land_held(
-        &self,
+        &mut self,
         batch: &mut Batch,
         on_refused: &mut impl FnMut(u64, &str),
     ) -> Result<(u64, u64), ImportError> {

@@ -108,8 +108,13 @@ impl LineReader {
         let time_only = self.kind.is_some() && self.places[2] == Some(last);
         let enough = if time_only { last } else { last + 1 };
         if !(enough..=last + 1).contains(&fields.len()) {
+            let help = match self.kind {
+                // More likely than a missing field.
+                None if matches!(fields.len(), 2 | 3) => "; where all are of one kind, give --kind",
+                _ => "",
+            };
             return Err(format!(
-                "has {} fields, not {}",
+                "has {} fields, not {}{help}",
                 fields.len(),
                 self.wanted()
             ));
@@ -294,7 +299,7 @@ mod tests {
             (
                 "u1,1,2".into(),
                 None,
-                "has 3 fields, not user,target,time,kind",
+                "has 3 fields, not user,target,time,kind; where all are of one kind, give --kind",
             ),
             ("u1,1,2,Blog".into(), None, "kind must begin with a-z"),
             ("user,target,kind".into(), Some("blog"), "leave out --kind"),

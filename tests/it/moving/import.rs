@@ -396,13 +396,22 @@ async fn bad_lines_are_named_and_end_it_before_anything_of_their_transaction() {
     assert_eq!(code, Some(1), "{said}");
     for part in [
         "line 152: user must have 1 to 128 bytes, this one has 129",
-        "1 lines were refused, 0 may be",
+        "1 lines were refused, 0 are allowed (--max-errors)",
         "everything up to line 101 is in",
         "--from-line 102",
+        "refused       1",
     ] {
         assert!(said.contains(part), "no {part} in {said}");
     }
     assert_eq!(t.number("SELECT COUNT(*) FROM thumb").await, 100);
+    let (code, said) = t.program(&["import", path(&file("u1,1,7\n"))]).await;
+    assert_eq!(code, Some(1), "{said}");
+    for part in [
+        "line 1: has 3 fields, not user,target,time,kind; where all are of one kind, give --kind",
+        "thumbd: nothing was imported: 1 lines were refused, 0 are allowed (--max-errors)",
+    ] {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
     let dry = ["import", path(&csv), "--kind", "blog", "--dry-run"];
     let (code, said) = t.program(&dry).await;
     assert_eq!(code, Some(1), "{said}");
