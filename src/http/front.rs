@@ -19,6 +19,7 @@ use tower_http::cors::CorsLayer;
 use super::admission::Class;
 use super::cors;
 use super::observe::Observer;
+use super::parameters;
 use super::problem::Problem;
 use super::request_id;
 use super::state::Shared;
@@ -31,6 +32,8 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// Answers the requests of all connections.
 pub struct Front {
     router: Router,
+    /// Whether the router has an address, by its pattern.
+    has: fn(&str) -> bool,
     shared: Arc<Shared>,
     observer: Observer,
     /// Around what web pages may call.
@@ -39,9 +42,15 @@ pub struct Front {
 }
 
 impl Front {
-    pub(super) fn new(router: Router, shared: Arc<Shared>, settings: &Settings) -> Self {
+    pub(super) fn new(
+        router: Router,
+        has: fn(&str) -> bool,
+        shared: Arc<Shared>,
+        settings: &Settings,
+    ) -> Self {
         Self {
             router,
+            has,
             shared,
             observer: Observer::new(),
             cors: settings.cors_origins.as_ref().map(cors::layer),
@@ -49,12 +58,12 @@ impl Front {
         }
     }
 
-    /// Batches that go on although their clients may be gone.
     /// The process is about to stop: readiness says so.
     pub(super) fn leave(&self) {
         self.shared.leaving.store(true, Ordering::Relaxed);
     }
 
+    /// Batches that go on although their clients may be gone.
     pub(super) fn batches(&self) -> &TaskTracker {
         &self.shared.batches
     }
@@ -115,6 +124,9 @@ impl Front {
 
     /// Runs the handler of a request, unless it is one of too many.
     async fn admit(&self, request: Request<Body>, limit: Duration) -> Result<Response, Infallible> {
+        if let Err(problem) = parameters::check(request.method(), request.uri(), self.has) {
+            return Ok(problem.into_response());
+        }
         let class = Class::of(request.method(), request.uri().path());
         let enter = |class| self.shared.admission.enter(class, 1);
         Ok(match class.map(enter).transpose() {

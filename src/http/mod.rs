@@ -21,6 +21,7 @@ mod live;
 mod look;
 mod lookup;
 mod observe;
+mod parameters;
 mod problem;
 mod request_id;
 mod server;
@@ -173,7 +174,7 @@ pub fn fronts(
             .method_not_allowed_fallback(async || Problem::method_not_allowed())
             .fallback(async || Problem::not_found())
             .with_state(shared.clone());
-        Arc::new(Front::new(router, shared.clone(), settings))
+        Arc::new(Front::new(router, wanted, shared.clone(), settings))
     };
     match settings.admin_listen {
         None => Fronts {

@@ -119,6 +119,11 @@ impl Drop for Observed<'_> {
     }
 }
 
+/// The pattern of an address.
+pub(super) fn pattern(path: &str) -> &'static str {
+    ROUTES[route(path)]
+}
+
 fn route(path: &str) -> usize {
     let mut parts = path.split('/').skip(1);
     let named = match std::array::from_fn::<_, 6, _>(|_| parts.next()) {

@@ -200,6 +200,7 @@ async fn a_wrong_wait_is_refused_before_anything_happens() {
     let app = TestApp::start().await;
     for (query, field) in [
         ("durability=redis", "durability"),
+        ("durabilty=ledger", "durabilty"),
         ("wait_ms=5", "wait_ms"),
         ("durability=ledger&wait_ms=8001", "wait_ms"),
     ] {

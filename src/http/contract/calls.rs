@@ -71,6 +71,8 @@ pub(super) struct Call {
 const ALWAYS: &[&str] = &["internal", "timeout"];
 /// Calls that are refused while too much is under way.
 const SHED: &[&str] = &["overloaded"];
+/// Calls that refuse parameters which they do not take.
+const QUERY: &[&str] = &["field_invalid"];
 /// Calls that look at a key.
 const KEYED: &[&str] = &["unauthorized", "forbidden"];
 /// Calls with an id or a kind in the path: an empty one is another address.
@@ -128,7 +130,9 @@ fn call(
     }
     .fails(if who == Who::Open { &[] } else { &[KEYED] })
     .fails(if path.starts_with("/v1/") {
-        &[SHED]
+        &[SHED, QUERY]
+    } else if path.starts_with("/admin/") {
+        &[QUERY]
     } else {
         &[]
     })

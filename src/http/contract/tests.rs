@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use axum::http::Method;
 use serde_json::Value;
 
+use super::super::parameters;
 use super::super::problem::CODES;
 use super::*;
 
@@ -89,4 +91,22 @@ fn operations_have_names_of_their_own() {
         }
     }
     assert!(names.len() > 10);
+}
+
+#[test]
+fn the_parameters_of_a_query_are_those_that_are_taken() {
+    let document = parsed();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, call) in item.as_object().unwrap() {
+            let parameters = call["parameters"].as_array().into_iter().flatten();
+            let named: BTreeSet<&str> = parameters
+                .filter(|parameter| parameter["in"] == "query")
+                .map(|parameter| parameter["name"].as_str().unwrap())
+                .collect();
+            let method: Method = method.to_uppercase().parse().unwrap();
+            let known = parameters::known(&method, path).unwrap_or_default();
+            let known = known.iter().copied().collect();
+            assert_eq!(named, known, "{method} {path}");
+        }
+    }
 }

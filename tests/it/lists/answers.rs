@@ -36,7 +36,7 @@ async fn lists_answer_as_documented() {
         "/v1/likes/blog/42/users",
         "/v1/likes/blog/42/users?limit=1",
         "/v1/users/u1/likes",
-        "/v1/users/u1/likes?kind=blog&other=1",
+        "/v1/users/u1/likes?kind=blog",
         "/v1/users/u1/likes?limit=1",
         "/v1/rankings/blog",
         "/v1/rankings/blog?limit=2",
@@ -178,6 +178,8 @@ async fn wrong_lists_are_refused_by_name() {
         ("/v1/rankings/photo", "kind_unknown", "kind"),
         ("/v1/likes/photo/1/users", "kind_unknown", "kind"),
         ("/v1/users/a%20b/likes", "field_invalid", "user"),
+        ("/v1/users/u1/likes?limt=5", "field_invalid", "limt"),
+        ("/v1/rankings/blog?kind=blog", "field_invalid", "kind"),
     ] {
         let answer = ask(&app, None, path).await;
         let json = answer.json();
