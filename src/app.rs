@@ -43,15 +43,18 @@ impl App {
     pub async fn build(settings: Settings) -> anyhow::Result<Self> {
         settings.require_webhook()?;
         let metrics = telemetry::metrics_init()?;
-        let (listener, address) = listen(settings.listen).await?;
+        let (listener, address) = listen(settings.listen, "THUMBD_LISTEN, --listen").await?;
         let admin = match settings.admin_listen {
-            Some(address) => Some(listen(address).await?),
+            Some(address) => Some(listen(address, "THUMBD_ADMIN_LISTEN, --admin-listen").await?),
             None => None,
         };
         let ledger = connect_ledger(&settings)?;
         let mut reached = ledger.reach().await;
         if reached.is_ok() {
             reached = ledger.check_schema().await;
+        }
+        if reached.is_ok() {
+            reached = ledger.check_rights().await;
         }
         if reached.is_ok() && !settings.migrate_at_start {
             reached = ledger.check_migrated().await;
@@ -165,9 +168,9 @@ impl App {
 
 const UNFLUSHED: &str = "the last flush did not end; Redis keeps what is left for the next start";
 
-async fn listen(wanted: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
+async fn listen(wanted: SocketAddr, setting: &str) -> anyhow::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(wanted).await;
-    let listener = listener.with_context(|| format!("cannot listen on {wanted}"))?;
+    let listener = listener.with_context(|| format!("cannot listen on {wanted} ({setting})"))?;
     let address = listener.local_addr().context("the socket has no address")?;
     Ok((listener, address))
 }

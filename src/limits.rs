@@ -214,6 +214,12 @@ pub const PROCESS_MEASURE_PAUSE: Duration = Duration::from_secs(1);
 /// How often histograms are folded: in between each measurement is kept by itself.
 pub const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
+/// How long whoever had no connection in time waits to learn why: a server that is not there says so at once, and who waits has
+/// waited `database_acquire_timeout_ms` already.
+pub const REACH_WAIT: Duration = Duration::from_millis(100);
+/// For so long what was learned is told to all, so that an outage costs one further try a second.
+pub const REACH_PAUSE: Duration = Duration::from_secs(1);
+
 /// Longest look of `thumbd doctor` at one server, all waits together: who calls it waits for it.
 pub const DOCTOR_PART_MAX: Duration = Duration::from_secs(60);
 /// Times that it asks a server for its clock, to see how long an answer takes: a median needs some.

@@ -135,8 +135,33 @@ pub fn metrics_init() -> anyhow::Result<PrometheusHandle> {
         .context("the buckets are empty")?
         .install_recorder()
         .context("metrics are already going elsewhere")?;
+    describe();
     metrics::gauge!(names::BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     Ok(handle.insert(installed).clone())
+}
+
+/// The table of all metrics: what each counts is said once, for whoever reads it and for `# HELP`.
+const TABLE: &str = include_str!("../docs/metrics.md");
+
+/// Tells what each metric is, as the documentation does.
+fn describe() {
+    for (name, sort, text) in described() {
+        match sort {
+            "counter" => metrics::describe_counter!(name, text),
+            "gauge" => metrics::describe_gauge!(name, text),
+            _ => metrics::describe_histogram!(name, text),
+        }
+    }
+}
+
+/// Name, type and meaning of each metric in the table.
+fn described() -> impl Iterator<Item = (&'static str, &'static str, String)> {
+    TABLE.lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+        let (sort, rest) = rest.split_once(" |")?;
+        let (_, text) = rest.strip_suffix(" |")?.rsplit_once("| ")?;
+        Some((name, sort, text.replace('`', "")))
+    })
 }
 
 /// Measures memory, CPU and files of this process, for whoever is about to look at the metrics. It reads `/proc`, a line for each open
@@ -243,12 +268,9 @@ mod tests {
                 rest.strip_suffix("\";")
             })
             .collect();
-        let in_documentation: BTreeSet<&str> = include_str!("../docs/metrics.md")
-            .lines()
-            .filter_map(|line| {
-                let (name, _) = line.strip_prefix("| `")?.split_once('`')?;
-                name.starts_with("thumbd_").then_some(name)
-            })
+        let in_documentation: BTreeSet<&str> = described()
+            .map(|(name, _, _)| name)
+            .filter(|name| name.starts_with("thumbd_"))
             .collect();
         assert!(in_source.contains(names::OPERATIONS), "{in_source:?}");
         assert_eq!(in_source, in_documentation);
@@ -264,6 +286,8 @@ mod tests {
             text.contains("thumbd_http_request_seconds_bucket{le=\"0.005\"} 1"),
             "{text}"
         );
+        let help = "# HELP thumbd_http_request_seconds how long a request took, from its head to its answer\n";
+        assert!(text.contains(help), "{text}");
         assert!(
             text.contains("thumbd_http_request_seconds_bucket{le=\"0.003\"} 0"),
             "{text}"

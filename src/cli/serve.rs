@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::signals::Signals;
 use crate::app::App;
-use crate::config::{KeyRule, Settings};
+use crate::config::{ConfigError, KeyRule, Settings};
+use crate::telemetry::one_line;
 
 /// The command and its arguments.
 pub(super) fn command() -> Command {
@@ -22,7 +23,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     settings.require_redis_url()?;
     settings.require_database_url()?;
     // Until then a signal just ends the process: nothing was accepted yet.
-    let app = App::build(settings).await?;
+    let app = App::build(settings).await.map_err(with_hint)?;
     let signals = Signals::listen().context("signals cannot be listened to")?;
     tracing::info!(address = %app.address(), version = env!("CARGO_PKG_VERSION"), "serving");
     if let Some(address) = app.admin_address() {
@@ -34,4 +35,13 @@ pub async fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         never = signals.watch(token) => match never {},
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names the command that knows more, unless it is a setting that is wrong, or the address that is taken.
+fn with_hint(error: anyhow::Error) -> anyhow::Error {
+    if error.is::<ConfigError>() || error.is::<std::io::Error>() {
+        return error;
+    }
+    let text = one_line(error.as_ref());
+    anyhow::anyhow!("{text}; `thumbd doctor` with the same settings says more")
 }

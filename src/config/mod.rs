@@ -30,8 +30,8 @@ pub use webhook::{WebhookSecrets, WebhookUrl};
 use field::Found;
 use origins::origins;
 use rules::{
-    address, boolean, cron, feed, jwt_keys, jwt_secret, key_prefix, kinds, log_filter, log_format,
-    named_keys, range, redis_url, secret, text, time_zone, url,
+    address, boolean, cron, database_url, feed, jwt_keys, jwt_secret, key_prefix, kinds,
+    log_filter, log_format, named_keys, range, redis_url, secret, text, time_zone,
 };
 use webhook::{webhook_secrets, webhook_url};
 
@@ -165,7 +165,7 @@ settings! {
     }
     Database {
         /// Where MySQL or MariaDB is, password and database name included.
-        database_url: Option<Secret> = url(&["mysql", "mariadb"]).optional().example("mysql://thumbd:change-me@127.0.0.1:3306/thumbd");
+        database_url: Option<Secret> = database_url().optional().example("mysql://thumbd:change-me@127.0.0.1:3306/thumbd");
         /// Most connections to the database at once; keep the sum over all processes below the server's max_connections.
         database_connections_max: u32 = range(2, 1000).default("16");
         /// Longest wait in milliseconds for a free connection; less makes requests fail sooner while the database is down.

@@ -113,6 +113,19 @@ pub(super) fn redis_url() -> Rule<Secret> {
     }
 }
 
+/// The address of MySQL or MariaDB.
+pub(super) fn database_url() -> Rule<Secret> {
+    let schemes = url(&["mysql", "mariadb"]);
+    Rule {
+        secret: true,
+        ..rule(schemes.shape, schemes.allowed, move |text| {
+            let found = (schemes.parse)(text)?;
+            crate::ledger::check_url(text)?;
+            Ok(found)
+        })
+    }
+}
+
 /// A URL that may hold a password; only its scheme is looked at here.
 pub(super) fn url(schemes: &'static [&'static str]) -> Rule<Secret> {
     let allowed = format!(

@@ -14,7 +14,7 @@ pub enum DevError {
         packages: &'static str,
     },
     /// Another process owns the directory.
-    #[error("{} is in use by another thumbd: stop that one or choose another directory", .0.display())]
+    #[error("{} is in use by another thumbd: stop that one, or start with another directory and port: THUMBD_LISTEN=127.0.0.1:0 thumbd dev --data DIR", .0.display())]
     InUse(PathBuf),
     /// The server of an earlier run has not gone.
     #[error("a server of an earlier run still uses {} after {seconds} s", .dir.display())]

@@ -16,6 +16,10 @@ use crate::service::{self, connect_ledger};
 
 /// What helps where thumbd was not let in or not heard.
 const REACH: &str = "look at THUMBD_DATABASE_URL (user, password, host, port, database), at whether the server runs, and at what is between";
+/// Numbers of errors: no such user or password, no right to a database, no such database.
+const ACCESS_DENIED: u16 = 1045;
+const DATABASE_DENIED: u16 = 1044;
+const DATABASE_UNKNOWN: u16 = 1049;
 /// What helps where a question failed that anybody may ask.
 const ASK: &str = "look into the server's log";
 
@@ -40,7 +44,8 @@ pub(super) async fn check(
     let info = match reached {
         Ok(info) => info,
         Err(error) => {
-            notes.failed("reach", error, REACH);
+            let fix = let_in(&error, &ledger);
+            notes.failed("reach", error, &fix);
             notes.skip("rest", "all else of the database");
             return None;
         }
@@ -78,6 +83,26 @@ pub(super) async fn check(
             notes.failed("latency", error, REACH);
             None
         }
+    }
+}
+
+/// What helps whom the server does not let in.
+fn let_in(error: &LedgerError, ledger: &Ledger) -> String {
+    let (user, database) = ledger.named();
+    match error.server_number() {
+        // The host is the one that the server sees, and an anonymous user with a closer one comes first.
+        Some(ACCESS_DENIED) => format!(
+            "look at user and password in THUMBD_DATABASE_URL, and at who there is: SELECT user, host FROM mysql.user WHERE user IN ('{user}', ''); \
+             an anonymous user '' comes before '{user}'@'%' on its own host: DROP USER ''@'localhost', or CREATE USER '{user}'@'localhost' beside it"
+        ),
+        Some(DATABASE_UNKNOWN) => format!(
+            "CREATE DATABASE `{database}`, or another name at the end of THUMBD_DATABASE_URL"
+        ),
+        Some(DATABASE_DENIED) => format!(
+            "GRANT {} ON `{database}`.* TO '{user}'@'…', as the host that the error names; or another name at the end of THUMBD_DATABASE_URL, if the database is not there",
+            [&RIGHTS[..], &RIGHTS_TO_MIGRATE[..]].concat().join(", ")
+        ),
+        _ => REACH.to_owned(),
     }
 }
 

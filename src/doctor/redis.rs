@@ -36,7 +36,7 @@ pub(super) async fn check(notes: &mut Notes, settings: &Settings) -> Option<(Hot
         replication(notes, found);
     }
     notes.about("");
-    rights(notes, &hot).await;
+    rights(notes, &hot, &found).await;
     match Beat::take(async || hot.time_us().await).await {
         Ok(beat) => {
             beat.note(notes, DOCTOR_PING_SLOW);
@@ -63,12 +63,19 @@ fn server(notes: &mut Notes, found: &Inspected) {
         Some(problem) => notes.fail(
             "role",
             problem,
-            "name the master in THUMBD_REDIS_URL, or make this server one: redis-cli REPLICAOF NO ONE",
+            format!(
+                "name the master in THUMBD_REDIS_URL, or make this server one: {} REPLICAOF NO ONE",
+                found.redis_cli
+            ),
         ),
         None => notes.ok("role", "a master"),
     }
     match server.eviction_problem() {
-        Some(problem) => notes.fail("eviction", problem, set("maxmemory-policy", "noeviction")),
+        Some(problem) => notes.fail(
+            "eviction",
+            problem,
+            set(found, "maxmemory-policy", "noeviction"),
+        ),
         None => notes.ok(
             "eviction",
             format!("maxmemory-policy is {}", server.eviction_policy),
@@ -99,7 +106,7 @@ fn memory(notes: &mut Notes, found: &Inspected) {
     }
     let fix = format!(
         "{}, or a shorter THUMBD_RESIDENT_TTL_SECONDS, or maxmemory-policy volatile-lru",
-        set("maxmemory", &(max.saturating_mul(2)).to_string())
+        set(found, "maxmemory", &(max.saturating_mul(2)).to_string())
     );
     if percent >= 100 {
         notes.fail("memory", format!("{text}: likes are refused"), fix);
@@ -114,17 +121,20 @@ fn persistence(notes: &mut Notes, found: &Inspected) {
         notes.fail(
             "persistence",
             "the last write to disk failed, so writes may be refused",
-            "look into Redis's log and at its disk: redis-cli INFO persistence",
+            format!(
+                "look into Redis's log and at its disk: {} INFO persistence",
+                found.redis_cli
+            ),
         );
         return;
     }
     let fsync = found.config.as_ref().map(|config| &*config.append_fsync);
-    let append_only = set("appendonly", "yes");
+    let append_only = set(found, "appendonly", "yes");
     match (found.append_only, fsync, &found.config) {
         (true, Some("no"), _) => notes.warn(
             "persistence",
             "an append-only file, of which the machine's crash may take half a minute (appendfsync no)",
-            set("appendfsync", "everysec"),
+            set(found, "appendfsync", "everysec"),
         ),
         (true, Some(fsync), _) => notes.ok(
             "persistence",
@@ -162,7 +172,7 @@ fn replication(notes: &mut Notes, found: &Inspected) {
             format!("{text}: likes are refused"),
             format!(
                 "connect replicas, or {}",
-                set("min-replicas-to-write", &found.replicas.to_string())
+                set(found, "min-replicas-to-write", &found.replicas.to_string())
             ),
         );
     } else {
@@ -171,10 +181,15 @@ fn replication(notes: &mut Notes, found: &Inspected) {
 }
 
 /// Whether scripts run, and may do what they do.
-async fn rights(notes: &mut Notes, hot: &Hot) {
+async fn rights(notes: &mut Notes, hot: &Hot, found: &[Inspected]) {
     let grant = |commands: &str| {
+        let each = if found.len() > 1 {
+            ", on every server"
+        } else {
+            ""
+        };
         format!(
-            "redis-cli ACL SETUSER {} ~{}:* {commands}, and ACL SAVE",
+            "as an administrator{each}: ACL SETUSER {} ~{}:* {commands}, and ACL SAVE, or CONFIG REWRITE without an aclfile",
             hot.user(),
             hot.prefix()
         )
@@ -206,6 +221,14 @@ async fn rights(notes: &mut Notes, hot: &Hot) {
     }
 }
 
-fn set(name: &str, value: &str) -> String {
-    format!("redis-cli CONFIG SET {name} {value} && redis-cli CONFIG REWRITE")
+/// Sets a value now and for later starts.
+fn set(found: &Inspected, name: &str, value: &str) -> String {
+    let redis_cli = &found.redis_cli;
+    if found.config_file {
+        format!("{redis_cli} CONFIG SET {name} {value} && {redis_cli} CONFIG REWRITE")
+    } else {
+        format!(
+            "{redis_cli} CONFIG SET {name} {value}, and --{name} {value} where it is started: it has no file of settings"
+        )
+    }
 }

@@ -34,6 +34,30 @@ impl Address {
         Some(server.redis_settings().username()?.to_owned())
     }
 
+    /// How `redis-cli` finds a server of these, which is at `place` where a cluster or sentinels say so. Passwords are asked for.
+    pub(super) fn redis_cli(&self, place: Option<(&str, u16)>) -> String {
+        let info = match self {
+            Self::One(server) | Self::Watched { server, .. } => Some(server),
+            Self::Cluster(seeds) => seeds.first(),
+        };
+        let mut words = vec!["redis-cli".to_owned()];
+        if let Some(info) = info {
+            match (info.addr(), place) {
+                (ConnectionAddr::Unix(path), _) => words.push(format!("-s {}", path.display())),
+                (address, Some((host, port))) => words.extend(found_at(address, host, port)),
+                (address, None) => {
+                    if let (Self::One(_), Some((host, port))) = (self, self::place(info)) {
+                        words.extend(found_at(address, host, port));
+                    }
+                }
+            }
+            let settings = info.redis_settings();
+            words.extend(settings.username().map(|user| format!("--user {user}")));
+            words.extend(settings.password().map(|_| "--askpass".to_owned()));
+        }
+        words.join(" ")
+    }
+
     /// Reads a URL. An error says what is wrong, and repeats nothing that may be a password.
     pub(super) fn parse(url: &str) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").ok_or("is not a URL")?;
@@ -90,6 +114,14 @@ impl Address {
             }
         }
     }
+}
+
+fn found_at(address: &ConnectionAddr, host: &str, port: u16) -> Vec<String> {
+    let mut words = vec![format!("-h {host} -p {port}")];
+    if matches!(address, ConnectionAddr::TcpTls { .. }) {
+        words.push("--tls".to_owned());
+    }
+    words
 }
 
 /// Whether a URL can be used, for whoever reads settings.
@@ -278,6 +310,37 @@ mod tests {
         }
         for url in ["redis+unix:///a,b", "unix:///a,b"] {
             assert_eq!(check_url(url), Ok(()), "{url}");
+        }
+    }
+
+    #[test]
+    fn redis_cli_is_told_the_way_and_no_password() {
+        for (url, place, want) in [
+            ("redis://a", None, "redis-cli -h a -p 6379"),
+            (
+                "rediss://u:hunter2@a:7/3",
+                None,
+                "redis-cli -h a -p 7 --tls --user u --askpass",
+            ),
+            (
+                "redis+unix:///s?pass=hunter2",
+                None,
+                "redis-cli -s /s --askpass",
+            ),
+            (
+                "redis+cluster://:hunter2@a:1,b:2",
+                Some(("b", 2)),
+                "redis-cli -h b -p 2 --askpass",
+            ),
+            ("redis+cluster://a:1,b:2", None, "redis-cli"),
+            (
+                "redis+sentinel://a/main",
+                Some(("c", 3)),
+                "redis-cli -h c -p 3",
+            ),
+            ("redis+sentinel://a/main", None, "redis-cli"),
+        ] {
+            assert_eq!(Address::parse(url).unwrap().redis_cli(place), want, "{url}");
         }
     }
 }

@@ -26,6 +26,10 @@ pub struct Inspected {
     pub memory: (u64, u64),
     /// Replicas that are connected.
     pub replicas: u64,
+    /// How `redis-cli` finds it, without a password.
+    pub redis_cli: String,
+    /// Whether it was started with a file of settings, which `CONFIG REWRITE` needs.
+    pub config_file: bool,
     /// `None`: the user may not ask for the configuration.
     pub config: Option<RedisConfig>,
 }
@@ -110,8 +114,21 @@ impl Hot {
             disk_ok: ok("aof_last_write_status") && ok("rdb_last_bgsave_status"),
             memory: (number("used_memory"), number("maxmemory")),
             replicas: number("connected_slaves"),
+            redis_cli: self.redis_cli(of),
+            config_file: !field(&info, "config_file").is_empty(),
             config: self.config(of).await?,
         })
+    }
+
+    fn redis_cli(&self, of: &Server) -> String {
+        let watched = self.0.jobs.watched_place();
+        let named = of.name().rsplit_once(':');
+        let named = named.and_then(|(host, port)| Some((host, port.parse().ok()?)));
+        let place = watched.as_ref().map(|(host, port)| (host.as_str(), *port));
+        match Address::parse(&self.0.options.url) {
+            Ok(address) => address.redis_cli(place.or(named)),
+            Err(_) => "redis-cli".to_owned(),
+        }
     }
 
     async fn config(&self, of: &Server) -> Result<Option<RedisConfig>, HotError> {

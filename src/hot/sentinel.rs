@@ -20,7 +20,7 @@ use super::link::{Waits, known};
 use super::trouble::Trouble;
 use crate::limits::TOPOLOGY_PAUSE;
 
-type Place = (String, u16);
+pub(super) type Place = (String, u16);
 
 /// Clones share the connection.
 #[derive(Clone)]
@@ -102,6 +102,14 @@ impl Watched {
         {
             self.leave(number);
         }
+    }
+
+    /// Where the primary is, if it is known now.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.now()
+            .primary
+            .as_ref()
+            .map(|primary| primary.place.clone())
     }
 
     fn now(&self) -> std::sync::MutexGuard<'_, Now> {

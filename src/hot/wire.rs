@@ -9,7 +9,7 @@ use redis::{Cmd, RedisError, RedisResult, Value};
 use super::address::Address;
 use super::cluster::{Cluster, Node};
 use super::link::{Link, Waits};
-use super::sentinel::Watched;
+use super::sentinel::{Place, Watched};
 use super::trouble::Trouble;
 use super::{HotError, HotOptions};
 
@@ -93,6 +93,14 @@ impl Wire {
                 .filter(|key| seen.insert(cluster.owner_name(key.as_bytes())))
                 .collect(),
             _ => keys.next().into_iter().collect(),
+        }
+    }
+
+    /// Where the primary is now that sentinels watch.
+    pub(super) fn watched_place(&self) -> Option<Place> {
+        match self {
+            Self::Watched(watched) => watched.place(),
+            _ => None,
         }
     }
 

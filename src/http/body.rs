@@ -1,5 +1,6 @@
 //! JSON bodies: their type, their size, and a list under the one name that a call knows.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 
 use axum::body::{Bytes, HttpBody as _};
@@ -42,19 +43,36 @@ pub(super) fn list<'de, T: Deserialize<'de>>(
     limit: usize,
 ) -> Result<Vec<T>, Problem> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
+    let wrong = Cell::new(None);
     let visitor = Outer {
         name,
         limit,
+        wrong: &wrong,
         item: PhantomData,
     };
     let list: Items<T> = json
         .deserialize_map(visitor)
         .and_then(|list| json.end().map(|()| list))
-        .map_err(|error| Problem::body_invalid(error.to_string()))?;
+        .map_err(|error| {
+            let problem = Problem::body_invalid(text(&error));
+            match wrong.take() {
+                Some(field) => problem.at(field),
+                None => problem,
+            }
+        })?;
     if !(1..=limit).contains(&list.found) {
         return Err(Problem::count(name, limit, list.found));
     }
     Ok(list.items)
+}
+
+/// What is wrong, and where; serde_json counts from line 1 and column 0 where it has no place.
+fn text(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.strip_suffix(" at line 1 column 0") {
+        Some(text) => text.to_owned(),
+        None => text,
+    }
 }
 
 /// What was read, and how many there were: beyond the limit they are only counted.
@@ -63,13 +81,15 @@ struct Items<T> {
     found: usize,
 }
 
-struct Outer<T> {
+struct Outer<'a, T> {
     name: &'static str,
     limit: usize,
+    /// The field that is missing, unknown, or no list.
+    wrong: &'a Cell<Option<String>>,
     item: PhantomData<T>,
 }
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Outer<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Outer<'_, T> {
     type Value = Items<T>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -82,8 +102,10 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Outer<T> {
             if key != self.name {
                 let key: String = key.chars().take(50).collect();
                 let message = format!("unknown field {key:?}, expected {:?}", self.name);
+                self.wrong.set(Some(key));
                 return Err(A::Error::custom(message));
             }
+            self.wrong.set(Some(self.name.to_owned()));
             if list.is_some() {
                 return Err(A::Error::duplicate_field(self.name));
             }
@@ -92,8 +114,12 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Outer<T> {
                 limit: self.limit,
                 item: self.item,
             })?);
+            self.wrong.set(None);
         }
-        list.ok_or_else(|| A::Error::missing_field(self.name))
+        list.ok_or_else(|| {
+            self.wrong.set(Some(self.name.to_owned()));
+            A::Error::missing_field(self.name)
+        })
     }
 }
 

@@ -236,7 +236,8 @@ impl Problem {
     }
 
     pub(super) fn not_found() -> Self {
-        let detail = "there is no such address; a / within an id is written %2F";
+        let detail =
+            "there is no such address, GET /docs shows all; a / within an id is written %2F";
         Self::new(StatusCode::NOT_FOUND, "not_found", "Not found", detail)
     }
 

@@ -23,6 +23,14 @@ pub enum LedgerError {
     /// Its user may not do something: the database, a table, a column, a right over the server.
     #[error("thumbd lacks a right in MySQL, its doctor command says which")]
     Denied(#[source] sqlx::Error),
+    /// Its user lacks rights without which nothing works.
+    #[error("thumbd's user in MySQL may not {missing}: {grant}")]
+    RightsMissing {
+        /// Their names.
+        missing: String,
+        /// What would give them.
+        grant: String,
+    },
     /// A statement took too long; its connection was closed. After a commit was sent its outcome is unknown.
     #[error("MySQL did not answer within {0:?}")]
     Timeout(Duration),
@@ -156,6 +164,20 @@ impl LedgerError {
         }
     }
 
+    /// The server's number of the error, if it is one of the server's.
+    pub fn server_number(&self) -> Option<u16> {
+        let source = match self {
+            Self::Unavailable(error)
+            | Self::Login(error)
+            | Self::Denied(error)
+            | Self::Busy(error)
+            | Self::Refused(error)
+            | Self::Database(error) => error,
+            _ => return None,
+        };
+        Some(number(source)).filter(|number| *number != 0)
+    }
+
     /// Whether the same call can succeed later without anybody changing anything.
     pub fn retryable(&self) -> bool {
         match self {
@@ -165,6 +187,7 @@ impl LedgerError {
             Self::Url(_)
             | Self::Login(_)
             | Self::Denied(_)
+            | Self::RightsMissing { .. }
             | Self::NotMigrated
             | Self::MigrationMissing { .. }
             | Self::InTheWay { .. }

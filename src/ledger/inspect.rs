@@ -176,6 +176,22 @@ impl Ledger {
         Ok(missing)
     }
 
+    /// Whether the user may do all that is done all the time; the error says what it may not. A server that takes no writes now does
+    /// not tell.
+    pub async fn check_rights(&self) -> Result<(), LedgerError> {
+        let missing = match self.rights_missing(&RIGHTS).await {
+            Ok(missing) if missing.is_empty() => return Ok(()),
+            Ok(missing) => missing.join(", "),
+            Err(LedgerError::Unavailable(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let info = self.inspect().await?;
+        Err(LedgerError::RightsMissing {
+            grant: format!("GRANT {missing} ON `{}`.* TO {}", info.database, info.user),
+            missing,
+        })
+    }
+
     /// What of thumbd's tables is not as the migrations made it: text that is not compared byte by byte, tables without transactions.
     pub async fn misfits(&self) -> Result<Vec<Misfit>, LedgerError> {
         const COLUMNS: &str = "SELECT CAST(table_name AS CHAR), CAST(column_name AS CHAR), CAST(collation_name AS CHAR), \

@@ -24,6 +24,7 @@ mod outdated;
 mod pages;
 mod prune;
 mod quarantine;
+mod reach;
 mod refuse;
 mod repair;
 mod session;
@@ -34,8 +35,8 @@ mod state;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::MySqlPool;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
-use sqlx::{Connection as _, MySqlPool};
 
 pub use apply::{Applied, Chunk};
 pub use audit::{Audit, CountDifference};
@@ -55,6 +56,7 @@ pub use outbox::{FeedChange, FeedEvent, FeedMark, FeedState, FeedStatus};
 use outdated::Outdated;
 pub use pages::{CountCursor, CountRow, Page, ThumbCursor, ThumbRow};
 pub use quarantine::{QuarantineRow, Quarantined, Subject};
+use reach::Reach;
 pub use repair::CountRepair;
 use session::Session;
 pub use state::{FlushState, Layout, Progress};
@@ -87,6 +89,7 @@ pub struct Ledger {
     statement_timeout: Duration,
     mirrors: Arc<Mirrors>,
     outdated: Outdated,
+    reach: Reach,
 }
 
 /// Prepared statements kept by a connection: more than all that stand in this module, in all their sizes.
@@ -95,19 +98,8 @@ const STATEMENTS_MAX: usize = 128;
 impl Ledger {
     /// Makes a handle without connecting yet; must be called inside of a tokio runtime.
     pub fn connect(url: &str, options: LedgerOptions) -> Result<Self, LedgerError> {
-        if !["mysql://", "mariadb://"]
-            .iter()
-            .any(|scheme| url.starts_with(scheme))
-        {
-            return Err(LedgerError::Url("it must begin with mysql://"));
-        }
-        let connect: MySqlConnectOptions = url
-            .parse()
-            .map_err(|_| LedgerError::Url("it must be mysql://user:password@host:port/database"))?;
-        if connect.get_database().is_none_or(str::is_empty) {
-            return Err(LedgerError::Url("it names no database"));
-        }
-        let connect = connect
+        let connect = parse_url(url)
+            .map_err(LedgerError::Url)?
             .charset("utf8mb4")
             .timezone(Some("+00:00".to_owned()))
             // The whole sql_mode is set below.
@@ -134,29 +126,13 @@ impl Ledger {
             statement_timeout: options.statement_timeout,
             mirrors: Arc::default(),
             outdated,
+            reach: Reach::default(),
         })
     }
 
     /// Asks the server for a sign of life.
     pub async fn ping(&self) -> Result<(), LedgerError> {
         self.session().await?.text("DO 1").await
-    }
-
-    /// Connects, and says why if that is impossible: the pool only says that time has run out.
-    pub async fn reach(&self) -> Result<(), LedgerError> {
-        match self.pool.acquire().await {
-            Ok(_) => Ok(()),
-            Err(sqlx::Error::PoolTimedOut) => {
-                let options = self.pool.connect_options();
-                let timeout = self.pool.options().get_acquire_timeout();
-                let connecting = sqlx::MySqlConnection::connect_with(&options);
-                match tokio::time::timeout(timeout, connecting).await {
-                    Ok(connected) => connected.map(drop).map_err(LedgerError::from),
-                    Err(_) => Err(LedgerError::Timeout(timeout)),
-                }
-            }
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// Connections of the pool: all, and those that nobody uses.
@@ -177,12 +153,37 @@ impl Ledger {
     }
 
     async fn session(&self) -> Result<Session, LedgerError> {
-        Ok(Session::new(
-            self.pool.acquire().await?,
-            self.statement_timeout,
-            self.outdated.clone(),
-        ))
+        let connection = match self.pool.acquire().await {
+            Err(sqlx::Error::PoolTimedOut) => return Err(self.reach.why(&self.pool).await),
+            other => other?,
+        };
+        let outdated = self.outdated.clone();
+        Ok(Session::new(connection, self.statement_timeout, outdated))
     }
+}
+
+/// Whether a URL can be used, for whoever reads settings; repeats nothing that may be a password.
+pub fn check_url(url: &str) -> Result<(), &'static str> {
+    parse_url(url).map(drop)
+}
+
+fn parse_url(url: &str) -> Result<MySqlConnectOptions, &'static str> {
+    if !["mysql://", "mariadb://"]
+        .iter()
+        .any(|scheme| url.starts_with(scheme))
+    {
+        return Err("it must begin with mysql://");
+    }
+    let options: MySqlConnectOptions = url.parse().map_err(|_| {
+        "it must be mysql://user:password@host:port/database, with # / ? : @ % in user and password as %23 %2F %3F %3A %40 %25"
+    })?;
+    // A # or ? in the password ends the address there.
+    if options.get_database().is_none_or(str::is_empty) {
+        return Err(
+            "it names no database: mysql://user:password@host:port/database, with # / ? : @ % in user and password as %23 %2F %3F %3A %40 %25",
+        );
+    }
+    Ok(options)
 }
 
 /// Makes a session independent of the server's and the account's defaults.
@@ -208,4 +209,25 @@ ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY', \
 /// Names and texts of the statements that answer requests, in their largest size: for EXPLAIN.
 pub fn request_statements() -> Vec<(&'static str, String)> {
     [cold::statements(), lists::statements()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_url;
+
+    #[test]
+    fn a_password_that_ends_the_address_early_is_told_apart() {
+        for url in [
+            "mysql://u:p#w@h:3306/thumbd",
+            "mysql://u:1#w@h:3306/thumbd",
+            "mysql://u:p/w@h:3306/thumbd",
+            "mysql://u:1?w@h:3306/thumbd",
+        ] {
+            let problem = check_url(url).unwrap_err();
+            assert!(problem.contains("%23 %2F"), "{url}: {problem}");
+        }
+        for url in ["mysql://u:p%23%2F%40@h/thumbd", "mariadb://u@h:1/x"] {
+            assert_eq!(check_url(url), Ok(()), "{url}");
+        }
+    }
 }

@@ -221,7 +221,7 @@ async fn a_migration_without_the_rights_fails_and_goes_on_once_they_are_given() 
     let t = Stores::over_tcp().await;
     let (env, name, _sql) = as_user(&t, PASSWORD).await;
     t.run(&format!(
-        "GRANT SELECT, INSERT, UPDATE, DELETE ON {name}.* TO {name}@localhost"
+        "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE TEMPORARY TABLES ON {name}.* TO {name}@localhost"
     ))
     .await;
     let line = refused(&env).await;
@@ -236,6 +236,37 @@ async fn a_migration_without_the_rights_fails_and_goes_on_once_they_are_given() 
     t.run(&format!("GRANT ALL ON {name}.* TO {name}@localhost"))
         .await;
     t.starts(&env).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_without_which_nothing_lands_is_missed_at_the_start() {
+    let t = Stores::over_tcp().await;
+    t.starts(&t.env).await;
+    let (env, name, _sql) = as_user(&t, PASSWORD).await;
+    t.run(&format!(
+        "GRANT SELECT, INSERT, UPDATE ON {name}.* TO {name}@localhost"
+    ))
+    .await;
+    let line = refused(&env).await;
+    let grant =
+        format!("GRANT DELETE, CREATE TEMPORARY TABLES ON `{name}`.* TO '{name}'@'localhost'");
+    says(&line, &["may not DELETE, CREATE TEMPORARY TABLES", &grant]);
+    t.run(&grant).await;
+    t.run(&format!("GRANT CREATE ON {name}.* TO {name}@localhost"))
+        .await;
+    t.starts(&env).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_is_taken_is_named_with_its_setting() {
+    let t = Stores::fresh().await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let line = refused_with(&t.env, &[("THUMBD_LISTEN", &address)]).await;
+    let wanted = format!("cannot listen on {address} (THUMBD_LISTEN, --listen)");
+    says(&line, &[&wanted, "in use"]);
+    assert!(!line.contains("doctor"), "{line}");
+    t.nothing_is_left().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -344,6 +375,7 @@ async fn a_database_that_does_not_exist_is_named() {
             "MySQL does not let thumbd in",
             "Unknown database",
             "no_such_one",
+            "`thumbd doctor` with the same settings says more",
         ],
     );
     t.nothing_is_left().await;
@@ -354,7 +386,8 @@ async fn a_mysql_that_is_not_there_or_says_nothing_is_not_waited_for() {
     let t = Stores::fresh().await;
     let url = format!("mysql://root:{PASSWORD}@{NOBODY}/thumbd");
     let line = refused(&t.with_database(url)).await;
-    says(&line, &["MySQL is not available", "Connection refused"]);
+    let refused_by = format!("{NOBODY}: Connection refused");
+    says(&line, &["MySQL is not available", &refused_by]);
     let (behind, _redis, sql) = chaos::before(&t.env).await;
     sql.black_hole(true);
     let line = refused(&behind).await;

@@ -425,13 +425,30 @@ async fn a_database_that_lets_nobody_in_leaves_redis_to_be_looked_at() {
     says(
         &report,
         "failure database reach",
-        &["Access denied", "THUMBD_DATABASE_URL"],
+        &[
+            "Access denied",
+            "THUMBD_DATABASE_URL",
+            "WHERE user IN ('likes', '')",
+        ],
     );
     let report = look(&with(url(PASSWORD, "no_such_one"))).await;
     assert_eq!(bad(&report), only_database);
+    says(
+        &report,
+        "failure database reach",
+        &[
+            "GRANT SELECT, INSERT",
+            "ON `no_such_one`.* TO 'likes'@",
+            "if the database is not there",
+        ],
+    );
     let report = look(&with(format!("mysql://likes:{PASSWORD}@{NOBODY}/thumbd"))).await;
     assert_eq!(bad(&report), only_database);
-    says(&report, "failure database reach", &["Connection refused"]);
+    says(
+        &report,
+        "failure database reach",
+        &["Connection refused", NOBODY],
+    );
     says(&report, "ok redis role", &[]);
 
     let proxy = Proxy::before_url(&own.server.url()).await;

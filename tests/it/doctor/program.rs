@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
+use redis::IntoConnectionInfo as _;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, MySqlPool, Row as _};
 use thumbd::dev::{RedisOptions, RedisServer, SqlOptions, SqlServer};
@@ -132,10 +133,16 @@ async fn a_failure_ends_it_with_1_a_warning_only_if_asked_and_a_wrong_flag_with_
     let (code, text) = run(&["doctor"], &variables);
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("failure  redis persistence"), "{text}");
-    assert!(
-        text.contains("| fix: redis-cli CONFIG SET appendonly yes"),
-        "{text}"
+    let at: redis::ConnectionInfo = env.redis_url.as_str().into_connection_info().unwrap();
+    let redis::ConnectionAddr::Unix(path) = at.addr() else {
+        panic!("{at:?}");
+    };
+    // Started without a file.
+    let path = path.display();
+    let fix = format!(
+        "| fix: redis-cli -s {path} CONFIG SET appendonly yes, and --appendonly yes where it is started"
     );
+    assert!(text.contains(&fix), "{text}");
 
     let own = crate::redis_faults::Own::start(|options| options.aof = true);
     variables.retain(|(name, _)| name != "THUMBD_REDIS_URL");

@@ -5,6 +5,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::json;
+use thumbd::ledger::{Ledger, LedgerOptions};
+use thumbd::telemetry::one_line;
 
 use super::{ACQUIRE, Direct, Own, STATEMENT, Scene, impatient, quiet, stranger, within};
 use crate::app::{self, TestApp, send};
@@ -24,6 +26,33 @@ async fn a_killed_database_refuses_only_what_is_cold_and_all_lands_when_it_is_ba
     scene.goes_on().await;
     own.server.restart().unwrap();
     scene.agrees().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_no_connection_in_time_is_told_why() {
+    let options = LedgerOptions {
+        acquire_timeout: Duration::from_millis(300),
+        connections_max: 1,
+        ..LedgerOptions::default()
+    };
+    // Nobody listens there any more.
+    let left = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = left.local_addr().unwrap();
+    drop(left);
+    let nobody = format!("mysql://root:hunter2@{address}/thumbd");
+    let ledger = Ledger::connect(&nobody, options.clone()).unwrap();
+    let pings = join_all((0..20).map(|_| ledger.ping())).await;
+    for ping in pings {
+        let text = one_line(&ping.unwrap_err());
+        let why = format!("{address}: Connection refused");
+        assert!(text.contains(&why) && !text.contains("hunter2"), "{text}");
+    }
+    // A server is there whose connection is in use.
+    let ledger = Ledger::connect(&env().await.database_url, options).unwrap();
+    let lock = ledger.layout_lock().await.unwrap();
+    let text = one_line(&ledger.ping().await.unwrap_err());
+    assert!(text.contains("pool timed out"), "{text}");
+    lock.release().await;
 }
 
 /// All that waits for the database is answered within its budget while it hangs.
