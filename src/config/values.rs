@@ -120,7 +120,7 @@ impl Mirror {
     }
 }
 
-/// What [`Mirror::parse_text`] reads.
+/// `TABLE/ID_COLUMN/COUNT_COLUMN`, as settings have it.
 impl fmt::Display for Mirror {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let table = self.site_table();

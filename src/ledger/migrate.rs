@@ -27,6 +27,16 @@ const TABLES: &[(&str, &[&str])] = &[
         &["quarantine_id", "user_id", "kind", "target_id", "reason"],
     ),
     ("job_run", &["job_run_id", "job", "planned_at", "owner"]),
+    (
+        "feed_event",
+        &["event_id", "type", "user_id", "kind_id", "target_id"],
+    ),
+    ("erased", &["erased_id", "scope", "digest", "version"]),
+    ("erased_key", &["id", "secret"]),
+    (
+        "thumb_mirror",
+        &["kind", "site_table", "id_column", "count_column"],
+    ),
 ];
 
 /// Migrations below this number only add, so that an older program works on them. One that does not, if it must ever be, begins the
@@ -169,4 +179,18 @@ async fn nothing_in_the_way(session: &mut Session) -> Result<(), LedgerError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_of_the_migrations_is_looked_for_before_them() {
+        let mut known: Vec<String> = TABLES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let mut made = tables();
+        known.sort_unstable();
+        made.sort_unstable();
+        assert_eq!(known, made);
+    }
 }

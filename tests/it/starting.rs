@@ -197,7 +197,7 @@ async fn a_start_that_is_stopped_while_it_migrates_leaves_no_lock() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_in_the_way_is_named_and_nothing_is_begun() {
-    for table in ["thumb", "job_run", "flush_state"] {
+    for table in ["thumb", "job_run", "flush_state", "erased_key"] {
         let t = Stores::fresh().await;
         t.run(&format!("CREATE TABLE {table} (of_another INT)"))
             .await;
