@@ -374,8 +374,13 @@ fn common(response: ResponseBuilder) -> ResponseBuilder {
         "The caller's own if it is well-formed, otherwise a new one",
         id,
     );
+    let trace = header(
+        "To a request with a valid traceparent: its trace, and a number of this request",
+        string().pattern(Some("^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")),
+    );
     response
         .header("X-Request-Id", id)
+        .header("traceresponse", trace)
         .header("Cache-Control", header("What caches may do", string()))
 }
 

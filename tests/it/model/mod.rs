@@ -143,6 +143,18 @@ async fn model_real_windows() {
 }
 
 #[tokio::test]
+async fn model_real_windows_in_three_partitions() {
+    model(Scenario {
+        name: "real windows, three partitions",
+        partitions: 3,
+        real_time: true,
+        evict: 0.03,
+        ..CRASHES
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn model_forgotten_keys() {
     model(Scenario {
         name: "forgotten keys",
