@@ -15,7 +15,7 @@ use utoipa::openapi::{
 use super::schemas;
 use crate::flush::{CompensationReport, FlushReport};
 use crate::http::problem::{CODES, Wire};
-use crate::http::{admin, likes, lists, look, lookup, paths, state, ui};
+use crate::http::{admin, likes, lists, look, lookup, paths, state, trace, ui};
 use crate::jobs::JobsStatus;
 use crate::ledger::FeedStatus;
 use crate::limits::{LIST_LIMIT, LIST_LIMIT_MAX};
@@ -374,13 +374,13 @@ fn common(response: ResponseBuilder) -> ResponseBuilder {
         "The caller's own if it is well-formed, otherwise a new one",
         id,
     );
-    let trace = header(
+    let traced = header(
         "To a request with a valid traceparent: its trace, and a number of this request",
         string().pattern(Some("^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")),
     );
     response
         .header("X-Request-Id", id)
-        .header("traceresponse", trace)
+        .header(trace::ANSWER.as_str(), traced)
         .header("Cache-Control", header("What caches may do", string()))
 }
 

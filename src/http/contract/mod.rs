@@ -16,7 +16,7 @@ use utoipa::openapi::{
     ComponentsBuilder, InfoBuilder, LicenseBuilder, OpenApiBuilder, PathItem, PathsBuilder,
 };
 
-use super::answer;
+use super::{answer, trace};
 
 pub(super) use page::{page, script, style};
 
@@ -88,7 +88,7 @@ fn build() -> Value {
     document
 }
 
-/// Every header that is described is always there; the library cannot say so.
+/// Every header that is described is always there, but for the one that only callers with a trace get; the library cannot say so.
 fn require_headers(document: &mut Value) {
     let paths = document["paths"].as_object_mut().into_iter();
     let items = paths.flat_map(|paths| paths.values_mut());
@@ -103,11 +103,8 @@ fn require_headers(document: &mut Value) {
             let Some(headers) = response.get_mut("headers") else {
                 continue;
             };
-            for header in headers
-                .as_object_mut()
-                .into_iter()
-                .flat_map(|all| all.values_mut())
-            {
+            let all = headers.as_object_mut().into_iter().flatten();
+            for (_, header) in all.filter(|(name, _)| *name != trace::ANSWER.as_str()) {
                 header["required"] = true.into();
             }
         }
