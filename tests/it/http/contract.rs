@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use reqwest::Method;
 use serde_json::Value;
 
-use crate::app::{TestApp, send};
+use crate::app::{ADMIN_TOKEN, SERVICE_KEY, TestApp, send};
 
 /// Methods and paths of the document.
 pub(super) fn operations(document: &Value) -> BTreeSet<(String, String)> {
@@ -42,6 +42,54 @@ async fn the_document_has_just_the_routes() {
         }
     }
     assert_eq!(operations(&document.json()), routes);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_have_the_headers_that_the_document_requires() {
+    let app = TestApp::start().await;
+    let document: Value = serde_json::from_str(thumbd::http::openapi()).unwrap();
+    let mut statuses = BTreeSet::new();
+    for (method, path) in operations(&document) {
+        // It has no end.
+        if path == "/admin/v1/live" {
+            continue;
+        }
+        let address = path
+            .replace("{kind}", "blog")
+            .replace("{id}", "1")
+            .replace("{file}", "main.js")
+            .replace("{user}", "u1");
+        let operation = &document["paths"][&path][method.to_lowercase()];
+        for traced in [false, true] {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let request = app.request(method, &address);
+            let mut request = match path.starts_with("/admin/") {
+                true => request.bearer_auth(ADMIN_TOKEN),
+                false => request.bearer_auth(SERVICE_KEY).header("X-User-Id", "u1"),
+            };
+            if traced {
+                let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+                request = request.header("traceparent", parent);
+            }
+            let answer = send(request).await;
+            let described = &operation["responses"][answer.status.to_string()]["headers"];
+            let described = described.as_object().unwrap();
+            assert!(described.len() >= 3, "{path}: {answer:?}");
+            for (name, header) in described {
+                let wanted = traced || header["required"] == true;
+                assert!(
+                    !wanted || answer.headers.contains_key(name),
+                    "{path}: no {name}: {answer:?}"
+                );
+            }
+            statuses.insert(answer.status);
+        }
+    }
+    assert!(
+        statuses.contains(&200) && statuses.contains(&415),
+        "{statuses:?}"
+    );
     app.finish().await;
 }
 
