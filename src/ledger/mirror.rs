@@ -233,7 +233,7 @@ fn failed(kind: &str, table: &str, error: LedgerError, problem: &str) -> LedgerE
         LedgerError::Refused(error) | LedgerError::Database(error) => {
             (problem.to_owned(), Some(error))
         }
-        _ => (format!("{problem}: there is no such table or column"), None),
+        _ => ("there is no such table or column".to_owned(), None),
     };
     LedgerError::Mirror {
         kind: kind.to_owned(),
