@@ -106,18 +106,15 @@ pub(super) async fn run(settings: Settings, arguments: Arguments) -> anyhow::Res
 
 /// The column that is kept at the counts of a kind, or will be.
 async fn of_kind(ledger: &Ledger, settings: &Settings, kind: &Kind) -> anyhow::Result<Mirror> {
-    let stored = ledger.mirrors().await?.into_iter();
-    let mut own = service::mirrors(settings);
-    let kept = stored.map(|(name, mirror)| (name == kind.as_str()).then_some(mirror));
-    kept.flatten()
-        .next()
-        .or_else(|| {
-            own.find(|(name, _)| *name == kind.as_str())
-                .map(|(_, mirror)| mirror.clone())
-        })
-        .with_context(|| {
-            format!("kind {kind} has no mirror: give --table, --id-column and --count-column")
-        })
+    let kept = ledger.mirrors().await?;
+    let kept = kept.iter().map(|(name, mirror)| (name.as_str(), mirror));
+    let mirror = kept
+        .chain(service::mirrors(settings))
+        .find(|(name, _)| *name == kind.as_str());
+    let (_, mirror) = mirror.with_context(|| {
+        format!("kind {kind} has no mirror: give --table, --id-column and --count-column")
+    })?;
+    Ok(mirror.clone())
 }
 
 /// Refuses a kind of which nothing was ever stored: all its counts would be 0, and more likely the name is wrong.

@@ -103,24 +103,23 @@ pub(super) fn redis_url() -> Rule<Secret> {
         "redis+unix",
         "valkey+unix",
     ]);
-    Rule {
-        secret: true,
-        ..rule(schemes.shape, schemes.allowed, move |text| {
-            let found = (schemes.parse)(text)?;
-            crate::hot::check_url(text)?;
-            Ok(found)
-        })
-    }
+    checked(schemes, crate::hot::check_url)
 }
 
 /// The address of MySQL or MariaDB.
 pub(super) fn database_url() -> Rule<Secret> {
-    let schemes = url(&["mysql", "mariadb"]);
+    checked(url(&["mysql", "mariadb"]), |text| {
+        crate::ledger::check_url(text).map_err(str::to_owned)
+    })
+}
+
+/// The same URL, which whoever connects to it can read too.
+fn checked(url: Rule<Secret>, check: fn(&str) -> Result<(), String>) -> Rule<Secret> {
     Rule {
         secret: true,
-        ..rule(schemes.shape, schemes.allowed, move |text| {
-            let found = (schemes.parse)(text)?;
-            crate::ledger::check_url(text)?;
+        ..rule(url.shape, url.allowed, move |text| {
+            let found = (url.parse)(text)?;
+            check(text)?;
             Ok(found)
         })
     }

@@ -9,17 +9,13 @@ use super::{Beat, Notes};
 use crate::config::{Mirror, Settings};
 use crate::jobs::COMPENSATE;
 use crate::ledger::{
-    DatabaseInfo, FeedState, Ledger, LedgerError, Migrations, RIGHTS, RIGHTS_TO_MIGRATE,
+    DatabaseInfo, FeedState, Ledger, LedgerError, Migrations, NotLetIn, RIGHTS, RIGHTS_TO_MIGRATE,
 };
 use crate::limits::{DOCTOR_IDLE_MIN, DOCTOR_PING_SLOW, PACKET_BYTES_MIN, STAGE_ROW_BYTES_MAX};
 use crate::service::{self, connect_ledger};
 
 /// What helps where thumbd was not let in or not heard.
 const REACH: &str = "look at THUMBD_DATABASE_URL (user, password, host, port, database), at whether the server runs, and at what is between";
-/// Numbers of errors: no such user or password, no right to a database, no such database.
-const ACCESS_DENIED: u16 = 1045;
-const DATABASE_DENIED: u16 = 1044;
-const DATABASE_UNKNOWN: u16 = 1049;
 /// What helps where a question failed that anybody may ask.
 const ASK: &str = "look into the server's log";
 
@@ -89,20 +85,20 @@ pub(super) async fn check(
 /// What helps whom the server does not let in.
 fn let_in(error: &LedgerError, ledger: &Ledger) -> String {
     let (user, database) = ledger.named();
-    match error.server_number() {
+    match error.not_let_in() {
         // The host is the one that the server sees, and an anonymous user with a closer one comes first.
-        Some(ACCESS_DENIED) => format!(
+        Some(NotLetIn::User) => format!(
             "look at user and password in THUMBD_DATABASE_URL, and at who there is: SELECT user, host FROM mysql.user WHERE user IN ('{user}', ''); \
              an anonymous user '' comes before '{user}'@'%' on its own host: DROP USER ''@'localhost', or CREATE USER '{user}'@'localhost' beside it"
         ),
-        Some(DATABASE_UNKNOWN) => format!(
+        Some(NotLetIn::DatabaseUnknown) => format!(
             "CREATE DATABASE `{database}`, or another name at the end of THUMBD_DATABASE_URL"
         ),
-        Some(DATABASE_DENIED) => format!(
+        Some(NotLetIn::DatabaseDenied) => format!(
             "GRANT {} ON `{database}`.* TO '{user}'@'…', as the host that the error names; or another name at the end of THUMBD_DATABASE_URL, if the database is not there",
             [&RIGHTS[..], &RIGHTS_TO_MIGRATE[..]].concat().join(", ")
         ),
-        _ => REACH.to_owned(),
+        None => REACH.to_owned(),
     }
 }
 

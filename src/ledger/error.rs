@@ -164,18 +164,17 @@ impl LedgerError {
         }
     }
 
-    /// The server's number of the error, if it is one of the server's.
-    pub fn server_number(&self) -> Option<u16> {
-        let source = match self {
-            Self::Unavailable(error)
-            | Self::Login(error)
-            | Self::Denied(error)
-            | Self::Busy(error)
-            | Self::Refused(error)
-            | Self::Database(error) => error,
-            _ => return None,
+    /// What the server does not know or grant to whoever comes in.
+    pub fn not_let_in(&self) -> Option<NotLetIn> {
+        let (Self::Login(error) | Self::Denied(error)) = self else {
+            return None;
         };
-        Some(number(source)).filter(|number| *number != 0)
+        Some(match number(error) {
+            1045 | 1698 => NotLetIn::User,
+            1049 => NotLetIn::DatabaseUnknown,
+            1044 => NotLetIn::DatabaseDenied,
+            _ => return None,
+        })
     }
 
     /// Whether the same call can succeed later without anybody changing anything.
@@ -207,6 +206,17 @@ impl LedgerError {
             | Self::Database(_) => false,
         }
     }
+}
+
+/// Why the server lets nobody in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotLetIn {
+    /// No such user from this host, or another password.
+    User,
+    /// There is no such database.
+    DatabaseUnknown,
+    /// The user has no right to the database, which may also not be there.
+    DatabaseDenied,
 }
 
 /// A transaction that lost against another one and can begin again at once:

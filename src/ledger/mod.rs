@@ -42,7 +42,7 @@ pub use apply::{Applied, Chunk};
 pub use audit::{Audit, CountDifference};
 pub use cold::UserThumbs;
 pub use erased::{Erased, Erasure, ErasureOf, OpenErasure};
-pub use error::LedgerError;
+pub use error::{LedgerError, NotLetIn};
 pub use gone::{ErasedLikes, TargetState};
 pub use import::{ImportChunk, Imported};
 pub use inspect::{DatabaseInfo, Misfit, RIGHTS, RIGHTS_TO_MIGRATE};
@@ -174,16 +174,13 @@ fn parse_url(url: &str) -> Result<MySqlConnectOptions, &'static str> {
     {
         return Err("it must begin with mysql://");
     }
-    let options: MySqlConnectOptions = url.parse().map_err(|_| {
-        "it must be mysql://user:password@host:port/database, with # / ? : @ % in user and password as %23 %2F %3F %3A %40 %25"
-    })?;
-    // A # or ? in the password ends the address there.
-    if options.get_database().is_none_or(str::is_empty) {
-        return Err(
-            "it names no database: mysql://user:password@host:port/database, with # / ? : @ % in user and password as %23 %2F %3F %3A %40 %25",
-        );
+    const FORM: &str = "it must be mysql://user:password@host:port/database, with # / ? : @ % in user and password as %23 %2F %3F %3A %40 %25";
+    let options: MySqlConnectOptions = url.parse().map_err(|_| FORM)?;
+    // A # or ? in the password ends the address there, and may leave something that can be read.
+    match options.get_database() {
+        None | Some("") => Err(FORM),
+        Some(_) => Ok(options),
     }
-    Ok(options)
 }
 
 /// Makes a session independent of the server's and the account's defaults.

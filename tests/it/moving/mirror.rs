@@ -11,6 +11,7 @@ use thumbd::service::{Service, layout};
 use thumbd::telemetry;
 
 use super::{import, in_hundreds};
+use crate::redis_faults::until;
 use crate::stand::{Stand, target, user};
 
 pub(super) fn mirrored(kinds: &[(&str, &str)]) -> Kinds {
@@ -271,7 +272,9 @@ async fn a_start_waits_for_no_flush_but_one_that_brings_a_mirror_does() {
         ..t.settings.clone()
     };
     let start = tokio::spawn(async move { Service::build(&more).await.map(drop) });
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let waits = "SELECT COUNT(*) FROM information_schema.processlist \
+         WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE '%flush_state%FOR UPDATE%'";
+    until("it waits for the flush", async || t.number(waits).await > 0).await;
     assert!(!start.is_finished());
     flush.rollback().await.unwrap();
     start.await.unwrap().unwrap();
